@@ -1,0 +1,149 @@
+"""A trained model on disk: one folder, no pickles, whole at every moment.
+
+    config.json           format, model settings, text rules, how it was trained, and the digest of each file below
+    vocab.tsv             word, tab, count
+    table.tsv             word, tab, row, tab, column
+    weights.safetensors   the parameters and the table's codes
+    training.safetensors  where training stands (optimiser, random state, carried state): only needed to go on
+    metrics.jsonl         one line a validation
+
+config.json is the commit: new files are first written as NAME.new, then config.json with their digests is renamed into
+place, then they take their names. A reader takes whichever of NAME and NAME.new has the digest that config.json tells,
+so a kill between any two of these steps leaves a model whose weights, table and vocabulary belong together.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from .config import ModelConfig
+from .errors import LightRNNError
+from .files import atomic_file, read_json, sha256, write_json
+from .model import LightRNN
+from .table import WordTable
+from .text import TextRules
+from .vocabulary import Vocabulary
+
+MODEL_FORMAT = 1
+CONFIG, VOCABULARY, TABLE, WEIGHTS = "config.json", "vocab.tsv", "table.tsv", "weights.safetensors"
+TRAINING, METRICS = "training.safetensors", "metrics.jsonl"
+
+
+def save_model(folder: Path, model: LightRNN, vocabulary: Vocabulary, training: dict[str, Any]) -> None:
+    """Write or replace the model in `folder`; `training` says how it was made, for people and `lightrnn info`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    previous = read_json(folder / CONFIG)["files"] if (folder / CONFIG).exists() else {}
+    table = model.table
+    contents: dict[str, Callable[[IO[bytes]], Any]] = {
+        VOCABULARY: vocabulary.write,
+        TABLE: lambda file: table.write(file, vocabulary),
+        WEIGHTS: lambda file: file.write(_serialise(model.state_dict())),
+    }
+    digests = {}
+    staged = []
+    for name, write in contents.items():
+        buffer = io.BytesIO()
+        write(buffer)
+        digests[name] = hashlib.sha256(buffer.getbuffer()).hexdigest()
+        if previous.get(name) != digests[name]:
+            with atomic_file(folder / f"{name}.new") as file:
+                file.write(buffer.getbuffer())
+            staged.append(name)
+    config = {
+        "format": MODEL_FORMAT,
+        "kind": "lightrnn",
+        "model": model.config.to_dict(),
+        "vocabulary_size": len(vocabulary),
+        "table_shape": list(model.shape),
+        "rules": vocabulary.rules.to_dict(),
+        "training": training,
+        "files": digests,
+    }
+    write_json(folder / CONFIG, config)
+    for name in staged:
+        (folder / f"{name}.new").replace(folder / name)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a model folder, checked to be one that this version can read."""
+    if not (folder / CONFIG).is_file():
+        raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
+    config = read_json(folder / CONFIG)
+    if config.get("kind") != "lightrnn" or not isinstance(config.get("format"), int) or "files" not in config:
+        raise LightRNNError(f"{folder / CONFIG} does not describe a lightrnn model; restore it or train again")
+    if config["format"] > MODEL_FORMAT:
+        raise LightRNNError(
+            f"{folder} was written by a newer lightrnn (model format {config['format']}, this one reads up to "
+            f"{MODEL_FORMAT}); upgrade lightrnn"
+        )
+    return config
+
+
+def _committed(folder: Path, name: str, config: dict[str, Any]) -> Path:
+    """The file that belongs to config.json: NAME, or NAME.new if a kill came before its renaming."""
+    candidates = [path for path in (folder / name, folder / f"{name}.new") if path.is_file()]
+    if not candidates:
+        raise LightRNNError(f"{folder} has no {name}; restore it from a copy or train again")
+    for path in candidates:
+        if sha256(path) == config["files"].get(name):
+            return path
+    raise LightRNNError(
+        f"{folder / name} is damaged or belongs to another model: it is not the file that {CONFIG} lists; "
+        "restore it from a copy or train again"
+    )
+
+
+def load_vocabulary(folder: Path) -> Vocabulary:
+    config = read_config(folder)
+    return Vocabulary.read(_committed(folder, VOCABULARY, config), TextRules.from_dict(config["rules"]))
+
+
+def load_table(folder: Path, vocabulary: Vocabulary) -> WordTable:
+    return WordTable.read(_committed(folder, TABLE, read_config(folder)), vocabulary)
+
+
+def load_model(folder: Path, device: torch.device | str = "cpu") -> tuple[LightRNN, Vocabulary]:
+    """The trained model, ready to score (dropout off), and its vocabulary."""
+    config = read_config(folder)
+    vocabulary = load_vocabulary(folder)
+    _committed(folder, TABLE, config)
+    weights = safetensors.torch.load(_committed(folder, WEIGHTS, config).read_bytes())
+    shape = tuple(config["table_shape"])
+    model = LightRNN(
+        ModelConfig.from_dict(config["model"], str(folder / CONFIG)),
+        WordTable(weights["codes"].numpy().astype("int64"), shape),
+    )
+    model.load_state_dict(weights)
+    return model.to(device).eval(), vocabulary
+
+
+def _serialise(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    return safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, metadata)
+
+
+def save_training(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Replace training.safetensors; `facts` (JSON) goes into the same file, so the two cannot disagree."""
+    with atomic_file(folder / TRAINING) as file:
+        file.write(_serialise(tensors, {"facts": json.dumps(facts)}))
+
+
+def load_training(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    path = folder / TRAINING
+    if not path.is_file():
+        raise LightRNNError(f"{folder} has no {TRAINING} to resume from; start a new run without --resume")
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads(file.metadata()["facts"])
+            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise LightRNNError(
+            f"{path} is damaged ({error}); the model itself may still be good: go on from it with --init {folder}"
+        ) from None

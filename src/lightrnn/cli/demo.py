@@ -1,0 +1,114 @@
+"""lightrnn demo"""
+
+import itertools
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+
+from .. import corpus as corpora
+from .. import run
+from ..checkpoint import load_model
+from ..config import Recipe
+from ..corpus import Corpus
+from ..evaluation import evaluate
+from ..model import LightRNN
+from ..predict import next_words, sample
+from ..presets import PRESETS
+from ..sizes import conventional_parameters, lightrnn_parameters
+from . import screen
+from .info import size_table
+from .options import ThreadsOption, check_output, use_threads
+from .prepare import print_statistics
+
+CONTEXTS = ("she looked at", "it was a", '" i do not know , " said')
+
+
+def demo(
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Keep the data and the model in this folder.")] = None,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.01, max=1e5, help="Minutes of training.")] = 2.0,
+    threads: ThreadsOption = 0,
+) -> None:
+    """The whole of it in about three minutes: prepare a text, train on it, and see what was learned.
+
+    The text ships with the package: the beginnings of 99 English novels of 1840-1920 (ELTeC), a million words.
+    """
+    use_threads(threads)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) if out is None else out
+        for part in ("data", "model"):
+            check_output(folder / part, force=False, marker="")
+        _demo(folder, minutes)
+        if out is not None:
+            screen.note(f"kept: {out / 'data'} and {out / 'model'}")
+
+
+def _demo(folder: Path, minutes: float) -> None:
+    _heading("1. Prepare: a million words of English novels (ELTeC, public domain)")
+    bundled = resources.files("lightrnn") / "data" / "eltec-en-1m"
+    with resources.as_file(bundled) as source, screen.counter("words") as progress:
+        files = {split: [str(source / f"{split}.txt.xz")] for split in corpora.SPLITS}
+        corpus = corpora.prepare(
+            files["train"],
+            folder / "data",
+            valid=files["valid"],
+            test=files["test"],
+            rules=PRESETS["aclw"].rules,
+            progress=progress,
+        )
+    print_statistics(corpus)
+
+    recipe = Recipe.load("demo").override({"minutes": minutes})
+    _heading(f"2. Train: one layer of {recipe.model.hidden_size} units, {minutes:g} minutes")
+    with screen.training_screen() as report:
+        run.train(corpus, recipe, folder / "model", report=report)
+    model, _ = load_model(folder / "model")
+
+    _heading("3. What it is worth")
+    result = evaluate(model, corpus.split("test"), corpus.vocabulary)
+    rows = [
+        ["unigram", f"{unigram_perplexity(corpus):.1f}"],
+        ["LightRNN", f"{result.perplexity:.1f}"],
+    ]
+    screen.out.print(screen.table(None, "model", "test perplexity", rows=rows))
+    screen.out.print()
+    size = len(corpus.vocabulary)
+    screen.out.print(size_table(lightrnn_parameters(model.config, size), conventional_parameters(model.config, size)))
+
+    _heading("4. What comes next")
+    for context in CONTEXTS:
+        words = "  ".join(f"{word} {p:.1%}" for word, p in next_words(model, corpus.vocabulary, context, 5))
+        screen.out.print(f"{context} …  {words}", markup=False, highlight=False)
+
+    _heading("5. Sampled sentences")
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(3):
+        drawn = sample(model, corpus.vocabulary, temperature=0.8, generator=generator)
+        sentence = itertools.takewhile(lambda word: word != corpus.vocabulary.rules.eos, drawn)
+        screen.out.print(" ".join(itertools.islice(sentence, 40)), markup=False, highlight=False)
+
+    _heading("6. Some rows of the word table (random for now: its words share a row vector, nothing else)")
+    for row, members in table_rows(model, corpus, rows=3, words=9):
+        screen.out.print(f"row {row:3}: {'  '.join(members)}", markup=False, highlight=False)
+
+
+def _heading(text: str) -> None:
+    screen.out.print(f"\n[bold]{text}[/bold]", highlight=False)
+
+
+def unigram_perplexity(corpus: Corpus) -> float:
+    """Test perplexity of the training text's word frequencies, one added to each."""
+    counts = corpus.vocabulary.counts + 1.0
+    log_probs = np.log(counts / counts.sum())
+    return float(np.exp(-log_probs[corpus.split("test")].mean()))
+
+
+def table_rows(model: LightRNN, corpus: Corpus, rows: int, words: int) -> list[tuple[int, list[str]]]:
+    """A few rows with their most frequent words (a word's id is its rank by frequency)."""
+    codes = model.table.codes
+    chosen = np.linspace(0, model.shape[0] - 1, rows + 2).astype(int)[1:-1]
+    return [(int(r), [corpus.vocabulary.words[w] for w in np.flatnonzero(codes[:, 0] == r)[:words]]) for r in chosen]

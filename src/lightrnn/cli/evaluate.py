@@ -1,0 +1,98 @@
+"""lightrnn evaluate"""
+
+import json
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+
+from .. import evaluation
+from ..checkpoint import load_model
+from ..corpus import Corpus
+from ..errors import LightRNNError
+from ..files import expand
+from ..run import choose_device
+from ..table import component_names
+from ..text import Convention
+from . import screen
+from .options import DeviceOption, JsonOption, ThreadsOption, use_threads
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`.")],
+    text: Annotated[
+        list[str],
+        typer.Argument(metavar="TEXT…|DATA", help="Text files, -, or a folder made by `lightrnn prepare`."),
+    ],
+    split: Annotated[str, typer.Option("--split", help="Which split of DATA: train, valid or test.")] = "test",
+    convention: Annotated[
+        str | None,
+        typer.Option(
+            "--convention",
+            metavar="stream|sentence",
+            help="Carry the state across sentences, or start each afresh [default: the model's].",
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int,
+        typer.Option("--batch-size", min=1, max=65536, help="Tracks or sentences side by side; no figure changes."),
+    ] = evaluation.BATCH_SIZE,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Perplexity of a text: every token once, sentence ends included, nothing dropped.
+
+    stream: one pass with the state carried from the first word to the last. sentence: each sentence from a fresh state.
+    Words outside the vocabulary are scored as the unknown word; the perplexity without them is given too.
+
+      lightrnn evaluate model data
+      lightrnn evaluate model text.txt.xz --convention sentence
+    """
+    if convention is not None and convention not in get_args(Convention):
+        raise LightRNNError(f"--convention must be stream or sentence, got {convention!r}")
+    use_threads(threads)
+    lm, vocabulary = load_model(model, choose_device(device))
+    if len(text) == 1 and (Path(text[0]) / "data.json").exists():
+        corpus = Corpus.load(Path(text[0]))
+        if corpus.vocabulary.digest != vocabulary.digest:
+            raise LightRNNError(f"{text[0]} has another vocabulary than {model}; evaluate the text files themselves")
+        ids = corpus.split(split)
+    else:
+        ids = vocabulary.encode_files(expand(text))
+        if len(ids) == 0:
+            raise LightRNNError(f"{', '.join(text)} is empty; give a text with words in it")
+    with screen.counter("words") as progress:
+        result = evaluation.evaluate(
+            lm,
+            ids,
+            vocabulary,
+            cast(Convention | None, convention),
+            batch_size=batch_size,
+            progress=lambda tokens: progress("scoring", tokens),
+        )
+    names = component_names(lm.components)
+    if as_json:
+        facts = {
+            "convention": result.convention,
+            "perplexity": result.perplexity,
+            "perplexity_without_unknown": result.perplexity_known,
+            "tokens": result.tokens,
+            "unknown": result.unknown_tokens,
+            "nats": result.nats,
+            "parts": dict(zip(names, result.parts, strict=True)),
+            "words_per_second": result.words_per_second,
+        }
+        screen.out.print_json(json.dumps(facts))
+        return
+    rows = [
+        ["convention", result.convention],
+        ["perplexity", f"{result.perplexity:.2f}"],
+        ["  without unknown words", f"{result.perplexity_known:.2f}"],
+        ["tokens", f"{result.tokens:,}"],
+        ["  unknown", f"{result.unknown_tokens:,} ({result.unknown_tokens / result.tokens:.2%})"],
+        ["nats per token", f"{result.nats / result.tokens:.4f}"],
+        *([f"  {name}", f"{part / result.tokens:.4f}"] for name, part in zip(names, result.parts, strict=True)),
+        ["words/s", f"{result.words_per_second:,.0f}"],
+    ]
+    screen.out.print(screen.table(None, "", "", rows=rows))

@@ -1,0 +1,93 @@
+"""lightrnn info"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..checkpoint import TABLE, VOCABULARY, WEIGHTS, read_config
+from ..config import ModelConfig, Recipe, recipe_names
+from ..errors import LightRNNError
+from ..sizes import BYTES, conventional_parameters, human_bytes, human_count, lightrnn_parameters
+from ..table import table_shape
+from . import screen
+from .options import JsonOption, with_settings
+
+
+@with_settings(ModelConfig)
+def info(
+    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="A folder made by `lightrnn train`.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option("--recipe", help=f"Without MODEL: {', '.join(recipe_names())}, or a file.toml."),
+    ] = None,
+    vocab_size: Annotated[
+        int | None,
+        typer.Option("--vocab-size", min=2, max=10**12, help="Without MODEL: the number of words."),
+    ] = None,
+    as_json: JsonOption = False,
+    **overrides: Any,
+) -> None:
+    """How large a model is, part by part, beside a conventional one of the same shape.
+
+    lightrnn info model
+    lightrnn info --recipe paper-billionw --vocab-size 793471
+    lightrnn info --vocab-size 10000000 --hidden-size 1024
+    """
+    files: dict[str, int] = {}
+    config: dict[str, Any] = {}
+    if model is not None:
+        if recipe is not None or vocab_size is not None or overrides:
+            raise LightRNNError("give either MODEL, or --recipe and --vocab-size, not both")
+        config = read_config(model)
+        settings, size = ModelConfig.from_dict(config["model"], str(model)), int(config["vocabulary_size"])
+        shape = tuple(config["table_shape"])
+        files = {
+            name: (model / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (model / name).exists()
+        }
+    elif vocab_size is None:
+        raise LightRNNError("give a MODEL, or --vocab-size (with --recipe or fields such as --hidden-size)")
+    else:
+        settings, size = Recipe.load(recipe or "small").override(overrides).model, vocab_size
+        shape = table_shape(size, settings.components)
+    light, full = lightrnn_parameters(settings, size), conventional_parameters(settings, size)
+    if as_json:
+        facts = {
+            "vocabulary_size": size,
+            "table_shape": list(shape),
+            "parameters": light,
+            "conventional": full,
+        }
+        screen.out.print_json(json.dumps(facts | {"files": files, "training": config.get("training", {})}))
+        return
+    screen.out.print(
+        f"vocabulary {size:,}, table {' × '.join(map(str, shape))}, {settings.layers} × {settings.hidden_size} "
+        f"{settings.cell}, input vectors of {settings.input_size}",
+        highlight=False,
+    )
+    if perplexity := config.get("training", {}).get("valid_perplexity"):
+        screen.out.print(f"validation perplexity {perplexity:.2f}", highlight=False)
+    screen.out.print()
+    screen.out.print(size_table(light, full))
+    if files:
+        screen.out.print()
+        rows = [[name, human_bytes(count)] for name, count in files.items()]
+        screen.out.print(screen.table(None, "file", "size", rows=rows))
+
+
+def size_table(light: dict[str, int], full: dict[str, int]) -> Any:
+    def row(name: str, one: int, other: int) -> list[str]:
+        return [
+            name,
+            human_count(one),
+            human_bytes(BYTES * one),
+            human_count(other),
+            human_bytes(BYTES * other),
+        ]
+
+    vectors = ("input vectors", "output vectors")
+    rows = [row(name, light[name], full[name]) for name in light]
+    rows.append(row("word vectors in all", *(sum(parts[name] for name in vectors) for parts in (light, full))))
+    rows.append(row("total", sum(light.values()), sum(full.values())))
+    return screen.table(None, "parameters", "lightrnn", "", "conventional", "", rows=rows)

@@ -1,0 +1,78 @@
+"""Options that several commands share, so that the same thing has the same name everywhere."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..config import Settings, option_name
+from ..errors import LightRNNError
+
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+ThreadsOption = Annotated[int, typer.Option("--threads", min=0, max=4096, help="CPU threads; 0: all cores.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it exists.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def use_threads(threads: int) -> None:
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+
+
+def check_output(folder: Path, force: bool, marker: str) -> None:
+    """Refuse to write over something; with --force only over a folder of our own kind, known by its marker file."""
+    if not folder.exists():
+        return
+    if folder.is_dir() and (not any(folder.iterdir()) or (force and (folder / marker).exists())):
+        return
+    if (folder / marker).exists():
+        raise LightRNNError(f"{folder} exists; choose another -o, or replace it with --force")
+    raise LightRNNError(f"{folder} exists and was not made by lightrnn; choose another -o")
+
+
+def with_settings(*sections: type[Settings]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for every field of some settings; it gets those that were used as **overrides."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        made = [
+            inspect.Parameter(
+                declared.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=_annotation(section, declared),
+            )
+            for section in sections
+            for declared in fields(section)
+        ]
+
+        def call(**values: Any) -> None:
+            used = {p.name: value for p in made if (value := values.pop(p.name)) is not None}
+            command(**values, **used)
+
+        call.__doc__ = command.__doc__
+        call.__name__ = command.__name__
+        call.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _annotation(section: type[Settings], declared: Any) -> Any:
+    kind = type(declared.default)
+    name = option_name(declared.name)
+    choices = declared.metadata["choices"]
+    option = typer.Option(
+        f"{name}/--no-{name[2:]}" if kind is bool else name,
+        help=declared.metadata["about"][0].upper() + declared.metadata["about"][1:] + ".",
+        rich_help_panel=f"Recipe fields: {section.section}",
+        metavar="|".join(choices) if choices else None,
+        show_default=False,
+    )
+    return Annotated[kind | None, option]

@@ -1,0 +1,127 @@
+"""lightrnn prepare"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import corpus as corpora
+from ..errors import LightRNNError
+from ..files import expand
+from ..presets import PRESETS, Preset, find_splits
+from ..sizes import human_count
+from ..text import TextRules
+from . import screen
+from .options import ForceOption, JsonOption, check_output
+
+
+def prepare(
+    train: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TRAIN…",
+            help="Training text: files, globs, folders of shards (.gz, .xz, .zst or plain), or -.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The data folder to make.")],
+    valid: Annotated[list[str] | None, typer.Option("--valid", help="Validation text.")] = None,
+    test: Annotated[list[str] | None, typer.Option("--test", help="Test text.")] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help=f"Conventions of a known corpus: {', '.join(PRESETS)}.")
+    ] = None,
+    min_count: Annotated[
+        int | None, typer.Option("--min-count", min=1, help="Words rarer than this in TRAIN become unknown.")
+    ] = None,
+    max_words: Annotated[
+        int | None,
+        typer.Option("--max-words", min=3, help="Keep so many words at most, the most frequent ones."),
+    ] = None,
+    vocab: Annotated[
+        Path | None,
+        typer.Option("--vocab", help="Use this word list (one word a line) instead of TRAIN's words."),
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Fold case.")] = False,
+    normalize: Annotated[
+        str | None,
+        typer.Option("--normalize", metavar="none|nfc|nfkc", help="Unicode normalisation [default: nfc]."),
+    ] = None,
+    convention: Annotated[
+        str | None,
+        typer.Option(
+            "--convention",
+            metavar="stream|sentence",
+            help="Carry the state across sentences, or start each afresh [default: stream].",
+        ),
+    ] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn text into a data folder: vocabulary, token ids, statistics.
+
+    Words are what white space separates; every line ends a sentence. The text is read once and streamed: memory grows
+    with the vocabulary, not with the text. A single folder that holds train, valid and test files is understood as
+    such. Without --valid, the last 5% of the lines are held out.
+
+      lightrnn prepare train.txt.xz --valid valid.txt.xz --test test.txt.xz -o data
+      zcat shards/*.gz | lightrnn prepare - --min-count 3 -o data
+      lightrnn prepare 1-billion-word-language-modeling-benchmark --preset billionw -o data
+    """
+    check_output(out, force, "data.json")
+    chosen = _preset(preset)
+    if vocab is not None and (min_count or max_words):
+        raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
+    changes: dict[str, Any] = {"lowercase": lowercase}
+    changes |= {name: v for name, v in (("normalize", normalize), ("convention", convention)) if v is not None}
+    rules = TextRules.from_dict((chosen.rules if chosen else TextRules()).to_dict() | changes)
+    splits: tuple[list[str], ...] = (train, valid or [], test or [])
+    if len(train) == 1 and Path(train[0]).is_dir() and not valid and not test:
+        found = find_splits(Path(train[0]), chosen.layout if chosen else Preset.layout)
+        if found is None and chosen is not None:
+            raise LightRNNError(
+                f"{train[0]} is not laid out as --preset {preset} expects ({', '.join(chosen.layout)}); "
+                "name the files with TRAIN, --valid and --test"
+            )
+        splits = found or splits
+    files = [expand(split) for split in splits]
+    with screen.counter("words") as progress:
+        made = corpora.prepare(
+            files[0],
+            out,
+            valid=files[1],
+            test=files[2],
+            rules=rules,
+            min_count=min_count or (chosen.min_count if chosen else 1),
+            max_words=max_words,
+            vocabulary=vocab,
+            progress=progress,
+        )
+    if as_json:
+        screen.out.print_json(json.dumps(made.info))
+        return
+    print_statistics(made)
+
+
+def _preset(name: str | None) -> Preset | None:
+    if name is not None and name not in PRESETS:
+        known = "; ".join(f"{key} ({preset.about})" for key, preset in PRESETS.items())
+        raise LightRNNError(f"there is no preset {name!r}; known are {known}")
+    return PRESETS[name] if name else None
+
+
+def print_statistics(made: corpora.Corpus) -> None:
+    rows = [
+        [
+            split,
+            f"{facts['lines']:,}",
+            f"{facts['tokens']:,}",
+            f"{facts['types']:,}",
+            f"{facts['unknown_rate']:.2%}",
+        ]
+        for split, facts in made.info["splits"].items()
+    ]
+    screen.out.print(screen.table(None, "split", "lines", "tokens", "words", "unknown", rows=rows))
+    size, tokens = len(made.vocabulary), made.info["splits"]["train"]["tokens"]
+    screen.out.print()
+    row = [made.path.name, f"{human_count(tokens)} ({tokens:,})", f"{human_count(size)} ({size:,})"]
+    screen.out.print(screen.table(None, "dataset", "#token", "vocabulary size", rows=[row]))

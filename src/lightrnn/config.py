@@ -1,0 +1,172 @@
+"""Settings: one frozen dataclass a stage, each field documented and checked here and nowhere else.
+
+The same declaration makes the recipe file's keys, the command line's options and the errors.
+"""
+
+import tomllib
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from importlib import resources
+from math import isfinite
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+from .errors import LightRNNError
+
+
+def setting(
+    default: Any,
+    about: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A documented, checked field."""
+    return field(default=default, metadata={"about": about, "least": least, "most": most, "choices": choices})
+
+
+def option_name(field_name: str) -> str:
+    return "--" + field_name.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of the settings: checks every field on construction."""
+
+    section: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):
+            object.__setattr__(self, declared.name, _checked(declared, getattr(self, declared.name)))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], origin: str) -> Self:
+        known = [declared.name for declared in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise LightRNNError(
+                    f"{origin} has an unknown field {name!r} in [{cls.section}]; known are {', '.join(known)}"
+                )
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _checked(declared: "Field[Any]", value: Any) -> Any:
+    """The value, an int made float where a float is declared; raises an error that names field, rule, value, option."""
+    limits, kind = declared.metadata, cast(type, type(declared.default))
+    least, most, choices = limits["least"], limits["most"], limits["choices"]
+    if kind is float and type(value) is int:
+        value = float(value)
+    if choices:
+        rule, right = f"one of {', '.join(choices)}", value in choices
+    else:
+        bounds = [f"{word} {limit:,}" for word, limit in (("at least", least), ("at most", most)) if limit is not None]
+        noun = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[kind]
+        rule = f"{noun} {' and '.join(bounds)}".strip()
+        right = (
+            type(value) is kind
+            and (kind is not float or isfinite(cast(float, value)))
+            and (least is None or value >= least)
+            and (most is None or value <= most)
+        )
+    if not right:
+        raise LightRNNError(f"{declared.name} ({option_name(declared.name)}) must be {rule}, got {value!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class ModelConfig(Settings):
+    """The network. With n = embedding_size and m = hidden_size in the paper's letters."""
+
+    section = "model"
+
+    cell: str = setting("lstm", "recurrent cell f of equation (1)", choices=("lstm", "gru", "rnn-tanh", "rnn-sigmoid"))
+    layers: int = setting(1, "recurrent layers", least=1, most=64)
+    hidden_size: int = setting(200, "units of a recurrent layer (the paper's m)", least=1, most=65536)
+    embedding_size: int = setting(
+        0, "size of the input vectors (the paper's n); 0: the hidden size", least=0, most=65536
+    )
+    components: int = setting(2, "components of the word table: 2 for rows and columns", least=2, most=8)
+    output_bias: bool = setting(True, "a bias for every row and column score")
+    dropout: float = setting(0.0, "dropout on the non-recurrent connections", least=0.0, most=0.95)
+
+    @property
+    def input_size(self) -> int:
+        return self.embedding_size or self.hidden_size
+
+
+@dataclass(frozen=True)
+class TrainingConfig(Settings):
+    """The optimisation. The loss is summed over a window's words and averaged over the batch, as in Zaremba et al."""
+
+    section = "training"
+
+    optimizer: str = setting("adam", "optimiser", choices=("sgd", "adam"))
+    learning_rate: float = setting(2e-3, "learning rate at the start", least=1e-8, most=100.0)
+    schedule: str = setting(
+        "cosine",
+        "how the rate falls: never; to zero along a cosine over the budget; halved when validation stops improving",
+        choices=("constant", "cosine", "halve"),
+    )
+    clip_norm: float = setting(5.0, "gradients are scaled down to this norm", least=1e-6, most=1e6)
+    weight_init: float = setting(0.1, "weights start uniform in ± this", least=1e-6, most=10.0)
+    batch_size: int = setting(20, "tracks (or sentences) trained on side by side", least=1, most=65536)
+    window: int = setting(35, "words of truncated back-propagation through time", least=1, most=65536)
+    epochs: int = setting(10, "budget: passes over the training text", least=1, most=100000)
+    minutes: float = setting(0.0, "budget: minutes of training; 0: no limit", least=0.0, most=1e7)
+    check_every: int = setting(0, "mini-batches between validations; 0: once an epoch", least=0, most=10**9)
+    patience: int = setting(0, "stop after this many validations without improvement; 0: never", least=0, most=10**6)
+    seed: int = setting(1, "seed of the table, the weights and dropout", least=0, most=2**31 - 1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything `lightrnn train` needs besides the text."""
+
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+
+    @classmethod
+    def load(cls, name: str) -> "Recipe":
+        """A recipe that ships with the package, by name, or a TOML file, by path."""
+        path = Path(name)
+        if path.suffix == ".toml":
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise LightRNNError(f"cannot read the recipe {name}: {error}") from None
+        elif name in (known := recipe_names()):
+            text = (resources.files("lightrnn") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
+        else:
+            raise LightRNNError(f"there is no recipe {name!r}; known are {', '.join(known)}, or give a file.toml")
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise LightRNNError(f"the recipe {name} is not valid TOML: {error}") from None
+        return cls.from_dict(values, f"the recipe {name}")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], origin: str) -> "Recipe":
+        sections = {"model", "training"}
+        for name, section in values.items():
+            if name not in sections or not isinstance(section, dict):
+                raise LightRNNError(f"{origin} has {name!r} where only the sections [model] and [training] belong")
+        return cls(
+            ModelConfig.from_dict(values.get("model", {}), origin),
+            TrainingConfig.from_dict(values.get("training", {}), origin),
+        )
+
+    def override(self, values: dict[str, Any]) -> "Recipe":
+        """The recipe with some fields replaced, whatever section they are in."""
+
+        def mine(section: Settings) -> dict[str, Any]:
+            return {f.name: values[f.name] for f in fields(section) if f.name in values}
+
+        return Recipe(replace(self.model, **mine(self.model)), replace(self.training, **mine(self.training)))
+
+
+def recipe_names() -> list[str]:
+    files = (resources.files("lightrnn") / "recipes").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))

@@ -1,0 +1,274 @@
+"""The token stream on disk: `prepare` makes a data folder from text, `Corpus` reads it.
+
+A data folder holds vocab.tsv (word, tab, count), train.npy, valid.npy and test.npy (int32 token ids, memory-mapped)
+and data.json (text rules, counts, out-of-vocabulary rates, hashes). The text is read once, so it may be a pipe:
+words get provisional ids in order of appearance, which are renumbered in place when the vocabulary is known.
+Memory grows with the number of different words, not with the length of the text.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from .errors import LightRNNError
+from .files import atomic_folder, read_json, sha256, write_json
+from .text import TextRules, word_blocks
+from .vocabulary import Vocabulary, read_word_list
+
+DATA_FORMAT = 1
+SPLITS = ("train", "valid", "test")
+CHUNK = 1 << 22  # token ids handled at once when streaming over a file of them
+HELD_OUT_SHARE = 0.05
+
+Progress = Callable[[str, int], None]  # (what is being done, tokens so far)
+
+
+def _silent(_what: str, _tokens: int) -> None:
+    pass
+
+
+class _Provisional(dict[bytes, int]):
+    """A dict that numbers new words in order of appearance."""
+
+    def __missing__(self, word: bytes) -> int:
+        number = self[word] = len(self)
+        return number
+
+
+def _write_header(file: IO[bytes], length: int) -> None:
+    """A .npy header; numpy pads it so that one with another length takes the same room."""
+    file.seek(0)
+    npy_format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": (length,)})
+
+
+def _write_ids(path: Path, blocks: Iterable[NDArray[np.int32]]) -> int:
+    """Stream ids into a .npy file whose length is known only at the end; returns the length."""
+    length = 0
+    with path.open("wb") as file:
+        _write_header(file, length)
+        for block in blocks:
+            file.write(block.astype("<i4", copy=False).tobytes())
+            length += len(block)
+        _write_header(file, length)
+        file.flush()
+        os.fsync(file.fileno())
+    return length
+
+
+def _cut_ids(path: Path, length: int) -> None:
+    """Shorten a .npy file of ids."""
+    with path.open("r+b") as file:
+        _write_header(file, length)
+        file.truncate(file.tell() + 4 * length)
+
+
+def _chunks(ids: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+    for start in range(0, len(ids), CHUNK):
+        yield ids[start : start + CHUNK]
+
+
+def _bincount(ids: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+    counts = np.zeros(size, np.int64)
+    for chunk in _chunks(ids):
+        counts += np.bincount(chunk, minlength=size)
+    return counts
+
+
+def choose_vocabulary(
+    words: Sequence[str],
+    counts: NDArray[np.int64],
+    rules: TextRules,
+    min_count: int = 1,
+    max_words: int | None = None,
+) -> Vocabulary:
+    """The words to keep, most frequent first (ties: first seen first); the counts of the others go to unk.
+
+    The special words are always kept and are part of max_words.
+    """
+    words = list(words)
+    place = {word: index for index, word in enumerate(words)}
+    for special in rules.specials:
+        if special not in place:
+            place[special] = len(words)
+            words.append(special)
+    counts = np.concatenate([counts, np.zeros(len(words) - len(counts), np.int64)])
+    special_places = np.array([place[word] for word in rules.specials])
+    kept = counts >= max(min_count, 1)
+    kept[special_places] = True
+    order = np.argsort(-counts, kind="stable")
+    order = order[kept[order]]
+    if max_words is not None and len(order) > max_words:
+        is_special = np.isin(order, special_places)
+        room = max_words - len(special_places)
+        order = order[is_special | (np.cumsum(~is_special) <= room)]
+    total = counts.sum()
+    kept_counts = counts[order]
+    kept_counts[np.flatnonzero(order == place[rules.unk])] += total - kept_counts.sum()
+    resorted = np.argsort(-kept_counts, kind="stable")
+    return Vocabulary([words[i] for i in order[resorted]], kept_counts[resorted], rules)
+
+
+def prepare(
+    train: Sequence[str],
+    out: Path,
+    *,
+    valid: Sequence[str] = (),
+    test: Sequence[str] = (),
+    rules: TextRules | None = None,
+    min_count: int = 1,
+    max_words: int | None = None,
+    vocabulary: Vocabulary | Path | None = None,
+    progress: Progress = _silent,
+) -> "Corpus":
+    """Make the data folder `out` from text files; it appears when it is complete, or not at all.
+
+    The vocabulary comes from the training text alone, by `min_count` and `max_words`, or is given: a Vocabulary
+    (a trained model's) or a word list file. Without `valid` the last 5% of the training text is held out, and does
+    not count towards the vocabulary.
+    """
+    rules = vocabulary.rules if isinstance(vocabulary, Vocabulary) else rules or TextRules()
+    with atomic_folder(out) as folder:
+        seen = _Provisional()
+        length = _write_ids(folder / "train.npy", _provisional_ids(train, rules, seen, progress))
+        if length <= 1:
+            raise LightRNNError(f"the training text {', '.join(train)} is empty; give a text with words in it")
+        held_out = np.zeros(0, np.int32)
+        if not valid:
+            length, held_out = _hold_out(folder / "train.npy", seen[rules.eos.encode()])
+            _cut_ids(folder / "train.npy", length)
+
+        ids: NDArray[np.int32] = np.load(folder / "train.npy", mmap_mode="r+")
+        all_words = [word.decode() for word in seen]
+        counts = _bincount(ids, len(seen))
+        chosen = _vocabulary(vocabulary, all_words, counts, rules, min_count, max_words)
+        renumber = chosen.encode(all_words)
+        for number, chunk in enumerate(_chunks(ids)):
+            chunk[:] = renumber[chunk]
+            progress("numbering", min((number + 1) * CHUNK, len(ids)))
+        ids.flush()  # type: ignore[attr-defined]
+        with (folder / "vocab.tsv").open("wb") as file:
+            chosen.write(file)
+
+        if held_out.size:
+            _write_ids(folder / "valid.npy", [renumber[held_out]])
+        for split, sources in (("valid", valid), ("test", test)):
+            if sources:
+                blocks = (chosen.encode_bytes(words) for source in sources for words in word_blocks(source, rules))
+                if _write_ids(folder / f"{split}.npy", blocks) == 0:
+                    what = "validation" if split == "valid" else split
+                    raise LightRNNError(f"the {what} text {', '.join(sources)} is empty; give a text with words in it")
+        write_json(folder / "data.json", _describe(folder, chosen, train, valid, test))
+    return Corpus.load(out)
+
+
+def _provisional_ids(
+    sources: Sequence[str], rules: TextRules, seen: _Provisional, progress: Progress
+) -> Iterator[NDArray[np.int32]]:
+    tokens = 0
+    for source in sources:
+        for words in word_blocks(source, rules):
+            yield np.fromiter(map(seen.__getitem__, words), np.int32, len(words))
+            tokens += len(words)
+            progress("reading", tokens)
+
+
+def _hold_out(path: Path, eos: int) -> tuple[int, NDArray[np.int32]]:
+    """Where the training part ends if the last 5% of the lines' tokens are held out, and the held-out ids."""
+    ids: NDArray[np.int32] = np.load(path, mmap_mode="r")
+    ends = np.concatenate([np.flatnonzero(chunk == eos) + i * CHUNK for i, chunk in enumerate(_chunks(ids))]) + 1
+    cut = int(ends[np.searchsorted(ends, (1 - HELD_OUT_SHARE) * len(ids), side="right") - 1]) if len(ends) > 1 else 0
+    if cut == 0:
+        raise LightRNNError(
+            "the text is too short to hold out a validation part (it needs several lines); give one with --valid"
+        )
+    return cut, np.array(ids[cut:])
+
+
+def _vocabulary(
+    given: Vocabulary | Path | None,
+    words: Sequence[str],
+    counts: NDArray[np.int64],
+    rules: TextRules,
+    min_count: int,
+    max_words: int | None,
+) -> Vocabulary:
+    if given is None:
+        return choose_vocabulary(words, counts, rules, min_count, max_words)
+    if isinstance(given, Path):
+        listed, _ = read_word_list(given)
+        listed += [word for word in rules.specials if word not in set(listed)]
+        given = Vocabulary(listed, np.zeros(len(listed), np.int64), rules)
+    known = np.zeros(len(given), np.int64)
+    np.add.at(known, given.encode(words), counts)
+    return Vocabulary(given.words, known, rules)
+
+
+def _describe(folder: Path, vocabulary: Vocabulary, *sources: Sequence[str]) -> dict[str, Any]:
+    splits = {}
+    for split, files in zip(SPLITS, sources, strict=True):
+        path = folder / f"{split}.npy"
+        if path.exists():
+            ids = np.load(path, mmap_mode="r")
+            counts = _bincount(ids, len(vocabulary))
+            splits[split] = {
+                "files": [Path(file).name for file in files],
+                "tokens": len(ids),
+                "lines": int(counts[vocabulary.eos_id]),
+                "types": int(np.count_nonzero(counts)),
+                "unknown": int(counts[vocabulary.unk_id]),
+                "unknown_rate": float(counts[vocabulary.unk_id] / len(ids)),
+                "sha256": sha256(path),
+            }
+    return {
+        "format": DATA_FORMAT,
+        "vocabulary_size": len(vocabulary),
+        "vocabulary_digest": vocabulary.digest,
+        "rules": vocabulary.rules.to_dict(),
+        "splits": splits,
+    }
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A data folder, opened: the vocabulary, the token streams by split, and what data.json says."""
+
+    path: Path
+    vocabulary: Vocabulary
+    splits: dict[str, NDArray[np.int32]]
+    info: dict[str, Any]
+
+    @classmethod
+    def load(cls, path: Path) -> "Corpus":
+        info = read_json(path / "data.json")
+        if info.get("format", 0) > DATA_FORMAT:
+            raise LightRNNError(
+                f"{path} was prepared by a newer lightrnn (data format {info['format']}, this one {DATA_FORMAT}); "
+                "upgrade lightrnn or prepare the text again"
+            )
+        vocabulary = Vocabulary.read(path / "vocab.tsv", TextRules.from_dict(info["rules"]))
+        if vocabulary.digest != info["vocabulary_digest"]:
+            raise LightRNNError(f"{path / 'vocab.tsv'} is not the one this data was made with; prepare the text again")
+        splits = {}
+        for split, facts in info["splits"].items():
+            try:
+                ids = np.load(path / f"{split}.npy", mmap_mode="r")
+            except (OSError, ValueError) as error:
+                raise LightRNNError(f"cannot read {path / split}.npy ({error}); prepare the text again") from None
+            if len(ids) != facts["tokens"]:
+                raise LightRNNError(
+                    f"{path / split}.npy holds {len(ids):,} tokens where data.json says {facts['tokens']:,}; "
+                    "prepare the text again"
+                )
+            splits[split] = ids
+        return cls(path, vocabulary, splits, info)
+
+    def split(self, name: str) -> NDArray[np.int32]:
+        if name not in self.splits:
+            raise LightRNNError(f"{self.path} has no {name} split, only {', '.join(self.splits)}; prepare it with one")
+        return self.splits[name]

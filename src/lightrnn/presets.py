@@ -1,0 +1,53 @@
+"""The conventions of known corpora: text rules, vocabulary cut-off, and where a release keeps its splits."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .errors import LightRNNError
+from .files import is_text_shard
+from .text import TextRules
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What `lightrnn prepare --preset NAME` fixes.
+
+    layout: for each split a glob inside the corpus's folder, tried when one folder is all that is given.
+    """
+
+    about: str
+    rules: TextRules = field(default_factory=lambda: TextRules(normalize="none"))
+    min_count: int = 1
+    layout: tuple[str, str, str] = ("*train*", "*valid*", "*test*")
+
+
+PRESETS: dict[str, Preset] = {
+    "ptb": Preset("Penn Treebank as prepared by Mikolov: 10,000 words, rare ones already <unk>"),
+    "wikitext": Preset("WikiText-2 and -103: <unk> in the text, empty lines count as one </s> each"),
+    "aclw": Preset("ACLW 2013 as prepared by Kim et al. 2015: train.txt, valid.txt, test.txt; singletons <unk>"),
+    "billionw": Preset(
+        "One Billion Words: words under 3 occurrences are <UNK>, each sentence scored afresh after <S>",
+        rules=TextRules(normalize="none", eos="</S>", unk="<UNK>", bos="<S>", convention="sentence"),
+        min_count=3,
+        layout=(
+            "training-monolingual.tokenized.shuffled/news.en-*-of-00100*",
+            "heldout-monolingual.tokenized.shuffled/news.en.heldout-00001-of-00050*",
+            "heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050*",
+        ),
+    ),
+}
+
+
+def find_splits(folder: Path, layout: tuple[str, str, str] = Preset.layout) -> tuple[list[str], ...] | None:
+    """The train, valid and test files of a corpus folder, or None where it has no such layout.
+
+    A folder is a corpus, not a heap of shards, when its names tell training from held-out text; this keeps
+    `lightrnn prepare FOLDER` from ever training on the test text. Test files may be missing, the others not.
+    """
+    splits = tuple([str(p) for p in sorted(folder.glob(pattern)) if is_text_shard(p)] for pattern in layout)
+    train, valid, test = splits
+    if not train or not (valid or test):
+        return None
+    if not valid:
+        raise LightRNNError(f"{folder} has a training and a test text but nothing named {layout[1]}; add --valid FILE")
+    return splits

@@ -1,0 +1,148 @@
+"""The word table: every word's cell, as an array of codes.
+
+Shapes: V vocabulary, K components; codes[V, K], shape = (n_1 … n_K). For K = 2 the components are row and column.
+
+The cells that exist are the first V of the n_1 × … × n_K grid in lexicographic order, so for K = 2 only the last row
+can be short. A table is a bijection between words and existing cells. Written out: component s of a cell is free up
+to n_s - 1, except where components 1 … s-1 equal those of the last cell; there it ends at the last cell's component s.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import LightRNNError
+from .vocabulary import Vocabulary
+
+HEADER = "# lightrnn table, shape "
+
+
+def table_shape(vocabulary_size: int, components: int = 2) -> tuple[int, ...]:
+    """The most even (n_1 … n_K) with room for V words: n_K = ceil(V^(1/K)), the rest the same way for ceil(V / n_K).
+
+    For K = 2 that is C = ceil(√V) columns and R = ceil(V / C) rows.
+    """
+    if components == 1:
+        return (vocabulary_size,)
+    side = max(round(vocabulary_size ** (1 / components)) - 1, 1)
+    while side**components < vocabulary_size:
+        side += 1
+    return (*table_shape(-(-vocabulary_size // side), components - 1), side)
+
+
+def component_names(components: int) -> tuple[str, ...]:
+    """What people call the components: row and column, or component 1 … K."""
+    return ("row", "column") if components == 2 else tuple(f"component{s}" for s in range(1, components + 1))
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """codes: int64[V, K], the cell of each word; shape: the number of values of each component."""
+
+    codes: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        size, components = self.codes.shape
+        if components != len(self.shape):
+            raise LightRNNError(f"a table of shape {self.shape} needs {len(self.shape)} codes a word, got {components}")
+        if not prod(self.shape[1:]) * (self.shape[0] - 1) < size <= prod(self.shape):
+            raise LightRNNError(
+                f"a table of shape {self.shape} cannot be for {size:,} words: they must fill all but the end of it"
+            )
+        outside = ((self.codes < 0) | (self.codes >= np.array(self.shape))).any(axis=1)
+        if outside.any():
+            word = int(np.flatnonzero(outside)[0])
+            raise LightRNNError(f"word {word} has cell {self.codes[word].tolist()}, outside a {self.shape} table")
+        if (np.bincount(self.cells, minlength=size) != 1).any():
+            counts = np.bincount(self.cells, minlength=size)
+            empty = np.unravel_index(int(np.flatnonzero(counts != 1)[0]), self.shape)
+            raise LightRNNError(
+                f"the table is no bijection: cell {tuple(map(int, empty))} holds "
+                f"{counts[counts != 1][0]} words, and each of the first {size:,} cells must hold one"
+            )
+
+    @classmethod
+    def from_cells(cls, cells: NDArray[np.int64], shape: tuple[int, ...]) -> "WordTable":
+        """The table that puts word w into cell number cells[w] of the lexicographic order."""
+        return cls(np.stack(np.unravel_index(cells, shape), axis=1).astype(np.int64), shape)
+
+    @classmethod
+    def random(cls, vocabulary_size: int, components: int = 2, *, seed: int) -> "WordTable":
+        """The paper's start: words allocated to cells at random."""
+        cells = np.random.default_rng(seed).permutation(vocabulary_size)
+        return cls.from_cells(cells, table_shape(vocabulary_size, components))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def components(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every cell of the grid exists, so that no softmax needs a mask."""
+        return prod(self.shape) == len(self)
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """[V]: the number of each word's cell in lexicographic order."""
+        radix = np.array([prod(self.shape[s + 1 :]) for s in range(self.components)])
+        return np.asarray(self.codes @ radix, np.int64)
+
+    @cached_property
+    def words(self) -> NDArray[np.int64]:
+        """[V]: the word in each cell, the inverse of `cells`."""
+        return np.argsort(self.cells).astype(np.int64)
+
+    @property
+    def last_cell(self) -> tuple[int, ...]:
+        """The codes of the last cell that exists."""
+        return tuple(int(code) for code in np.unravel_index(len(self) - 1, self.shape))
+
+    def write(self, file: IO[bytes], vocabulary: Vocabulary) -> None:
+        """Text to read and edit: the shape, a heading, then word, tab, codes, in vocabulary order."""
+        lines = [
+            HEADER + "x".join(map(str, self.shape)),
+            "\t".join(("word", *component_names(self.components))),
+        ]
+        lines += ["\t".join((w, *map(str, c))) for w, c in zip(vocabulary.words, self.codes.tolist(), strict=True)]
+        file.write(("\n".join(lines) + "\n").encode())
+
+    @classmethod
+    def read(cls, path: Path, vocabulary: Vocabulary) -> "WordTable":
+        """A table file for this vocabulary; its lines may be in any order."""
+        try:
+            lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise LightRNNError(f"cannot read the table {path}: {error}") from None
+        if not lines[0].startswith(HEADER):
+            raise LightRNNError(f"{path} is no word table: its first line must begin {HEADER.strip()!r}")
+        try:
+            shape = tuple(int(n) for n in lines[0].removeprefix(HEADER).split("x"))
+        except ValueError:
+            raise LightRNNError(f"{path} line 1: cannot read a shape such as 100x100 from {lines[0]!r}") from None
+        codes = np.full((len(vocabulary), len(shape)), -1, np.int64)
+        for number, line in enumerate(lines[2:], 3):
+            word, *cell = line.split("\t")
+            if word not in vocabulary:
+                raise LightRNNError(
+                    f"{path} line {number}: {word!r} is not in the vocabulary; is it another model's table?"
+                )
+            if len(cell) != len(shape) or not all(code.isdecimal() for code in cell):
+                raise LightRNNError(
+                    f"{path} line {number}: expected a word and {len(shape)} numbers, got {line[:60]!r}"
+                )
+            codes[vocabulary.ids[word]] = [int(code) for code in cell]
+        missing = np.flatnonzero(codes[:, 0] < 0)
+        if missing.size:
+            raise LightRNNError(
+                f"{path} has no cell for {vocabulary.words[missing[0]]!r}; is it another model's table?"
+            )
+        return cls(codes, shape)

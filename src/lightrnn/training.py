@@ -1,0 +1,225 @@
+"""Training: truncated back-propagation through time over the windows of a token stream.
+
+Shapes: B batch, T words, K parts of a log-probability.
+
+The Trainer knows neither files nor screens. Its `run` is a generator that stops after every mini-batch and every
+validation; between any two of these, `tensors` and `position` say all there is to know about it, and a Trainer that is
+given them goes on to the same bytes.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from math import cos, exp, isfinite, pi
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .config import TrainingConfig
+from .errors import LightRNNError
+from .evaluation import Evaluation, evaluate
+from .model import LightRNN, State
+from .vocabulary import Vocabulary
+from .windows import Ids, Window, sentence_windows, stream_windows
+
+
+@dataclass
+class Position:
+    """Where a training run stands; plain numbers, saved as JSON."""
+
+    epoch: int = 0  # epochs finished
+    batch: int = 0  # mini-batches done in this epoch
+    step: int = 0  # mini-batches done in all
+    epoch_tokens: int = 0  # words trained on in this epoch
+    words: int = 0  # words trained on in all
+    rate_factor: float = 1.0  # what "halve" has made of the learning rate
+    best_perplexity: float | None = None
+    checks_since_best: int = 0
+    nats: float = 0.0  # training loss since the last validation …
+    tokens: int = 0  # … over so many words
+    seconds: float = 0.0  # of training and validating
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A mini-batch was done."""
+
+    nats: float
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Check:
+    """A validation was done."""
+
+    validation: Evaluation
+    train_perplexity: float
+    learning_rate: float
+    improved: bool
+
+
+class Trainer:
+    """One run of the optimiser over one corpus with one table."""
+
+    def __init__(self, model: LightRNN, config: TrainingConfig, train: Ids, valid: Ids, vocabulary: Vocabulary) -> None:
+        self.model = model
+        self.config = config
+        self.train = train
+        self.valid = valid
+        self.vocabulary = vocabulary
+        self.device = next(model.parameters()).device
+        optimizers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+        self.optimizer = optimizers[config.optimizer](model.parameters(), lr=config.learning_rate, fused=True)
+        self.position = Position()
+        self.carried: State | None = None
+
+    def run(self) -> Iterator[Batch | Check]:
+        """Train until a budget or the patience is spent; ends with a validation. `stop_reason` then tells why."""
+        while not self.stop_reason:
+            for window in islice(self._windows(self.position.epoch), self.position.batch, None):
+                yield self._timed_batch(window)
+                if self.config.check_every and self.position.step % self.config.check_every == 0:
+                    yield self._check()
+                if self.stop_reason:
+                    break
+            else:
+                self.position.epoch += 1
+                self.position.batch = self.position.epoch_tokens = 0
+                if not self.config.check_every:
+                    yield self._check()
+        if self.position.tokens:
+            yield self._check()
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the run is over, or an empty string."""
+        position, config = self.position, self.config
+        if position.epoch >= config.epochs:
+            return f"{config.epochs} epochs done"
+        if config.minutes and position.seconds >= 60 * config.minutes:
+            return f"{config.minutes:g} minutes used"
+        if config.patience and position.checks_since_best >= config.patience:
+            return f"no improvement in {config.patience} validations"
+        return ""
+
+    @property
+    def progress(self) -> float:
+        """The share of the budget that is used, 0 … 1."""
+        position, config = self.position, self.config
+        epochs = (position.epoch + position.epoch_tokens / len(self.train)) / config.epochs
+        minutes = position.seconds / (60 * config.minutes) if config.minutes else 0.0
+        return min(max(epochs, minutes), 1.0)
+
+    @property
+    def learning_rate(self) -> float:
+        factor = {
+            "constant": 1.0,
+            "cosine": (1 + cos(pi * self.progress)) / 2,
+            "halve": self.position.rate_factor,
+        }[self.config.schedule]
+        return self.config.learning_rate * factor
+
+    def _windows(self, epoch: int) -> Iterator[Window]:
+        size, window, vocabulary = self.config.batch_size, self.config.window, self.vocabulary
+        if vocabulary.rules.convention == "stream":
+            return stream_windows(self.train, vocabulary.bos_id, size, window)
+        order = np.random.default_rng([self.config.seed, epoch])
+        return sentence_windows(self.train, vocabulary.bos_id, vocabulary.eos_id, size, window, order)
+
+    def _timed_batch(self, window: Window) -> Batch:
+        start = time.perf_counter()
+        nats = self.train_step(window)
+        tokens = window.tokens
+        position = self.position
+        position.batch += 1
+        position.step += 1
+        position.epoch_tokens += tokens
+        position.words += tokens
+        position.nats += nats
+        position.tokens += tokens
+        position.seconds += time.perf_counter() - start
+        return Batch(nats, tokens)
+
+    def train_step(self, window: Window) -> float:
+        """One mini-batch: forward, backward, clip, step. Returns the loss in nats, summed over the words."""
+        self.model.train()
+        words = window.words.to(self.device)
+        with self._mixed_precision():
+            log_probs, state = self.model.log_probs(words, None if window.starts else self.carried)  # (B, T, K)
+        losses = -log_probs.float().sum(dim=-1)  # (B, T)
+        if window.mask is not None:
+            losses = losses * window.mask.to(self.device)
+        nats = losses.sum()
+        self.optimizer.zero_grad()
+        torch.autograd.backward(nats / len(words))
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        if not (isfinite(nats.item()) and isfinite(norm.item())):
+            raise LightRNNError(
+                f"the loss became {nats.item():g} (gradient norm {norm.item():g}) "
+                f"at mini-batch {self.position.step + 1:,} "
+                f"with learning rate {self.learning_rate:g}; try a lower --learning-rate or --clip-norm"
+            )
+        self.optimizer.param_groups[0]["lr"] = self.learning_rate
+        self.optimizer.step()
+        self.carried = tuple(tensor.detach() for tensor in state)
+        return float(nats.item())
+
+    def _mixed_precision(self) -> contextlib.AbstractContextManager[Any]:
+        if self.device.type == "cuda" and torch.cuda.is_bf16_supported():
+            return torch.autocast("cuda", torch.bfloat16)
+        return contextlib.nullcontext()
+
+    def _check(self) -> Check:
+        """Validate; note whether it is the best so far; halve the rate if not and the schedule says so."""
+        start = time.perf_counter()
+        self.model.eval()
+        validation = evaluate(self.model, self.valid, self.vocabulary)
+        position, rate = self.position, self.learning_rate
+        improved = position.best_perplexity is None or validation.perplexity < position.best_perplexity
+        if improved:
+            position.best_perplexity, position.checks_since_best = validation.perplexity, 0
+        else:
+            position.checks_since_best += 1
+            position.rate_factor *= 0.5
+        check = Check(validation, exp(min(position.nats / position.tokens, 700.0)), rate, improved)
+        position.nats, position.tokens = 0.0, 0
+        position.seconds += time.perf_counter() - start
+        return check
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors of the run by name: weights, optimiser, carried state, random state."""
+        named = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for index, entry in self.optimizer.state_dict()["state"].items():
+            named |= {f"optimizer.{index}.{name}": tensor for name, tensor in entry.items() if tensor is not None}
+        named |= {f"carried.{index}": tensor for index, tensor in enumerate(self.carried or ())}
+        named["random.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            named["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        return named
+
+    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
+        """Go on from what `tensors` and `asdict(position)` gave."""
+
+        def named(prefix: str) -> dict[str, Tensor]:
+            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+        self.model.load_state_dict(named("model."))
+        entries: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in named("optimizer.").items():
+            index, _, key = name.partition(".")
+            entries.setdefault(int(index), {})[key] = tensor
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        carried = named("carried.")
+        self.carried = tuple(carried[str(i)].to(self.device) for i in range(len(carried))) or None
+        torch.set_rng_state(tensors["random.cpu"])
+        if self.device.type == "cuda" and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+        self.position = Position(**position)
+
+    def position_dict(self) -> dict[str, Any]:
+        return asdict(self.position)

@@ -1,0 +1,98 @@
+"""The vocabulary: words, their counts in the training text, their ids."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import LightRNNError
+from .text import TextRules, word_blocks
+
+
+class Vocabulary:
+    """V words in a fixed order; a word's id is its place. counts are its occurrences in the training text."""
+
+    def __init__(self, words: Sequence[str], counts: NDArray[np.int64], rules: TextRules) -> None:
+        self.words = list(words)
+        self.counts = counts
+        self.rules = rules
+        if len(self.words) < 2 or len(self.words) == len(rules.specials):
+            raise LightRNNError(
+                f"a vocabulary needs at least one word besides {' and '.join(rules.specials)}, "
+                f"got {len(self.words)} in all; give more text or lower --min-count"
+            )
+        if len(self.ids) != len(self.words):
+            seen: set[str] = set()
+            twice = next(word for word in self.words if word in seen or seen.add(word))  # type: ignore[func-returns-value]
+            raise LightRNNError(f"the vocabulary lists {twice!r} twice; keep one of them")
+        missing = [word for word in rules.specials if word not in self.ids]
+        if missing:
+            raise LightRNNError(f"the vocabulary lacks {missing[0]!r}; add it as a line of its own")
+        self.eos_id = self.ids[rules.eos]
+        self.unk_id = self.ids[rules.unk]
+        self.bos_id = self.ids[rules.bos] if rules.bos is not None else self.eos_id
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return word in self.ids
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        return {word: index for index, word in enumerate(self.words)}
+
+    @cached_property
+    def _ids_of_bytes(self) -> dict[bytes, int]:
+        return {word.encode(): index for index, word in enumerate(self.words)}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the words in order: two vocabularies with one digest give every word the same id."""
+        return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
+
+    def encode(self, words: Iterable[str]) -> NDArray[np.int32]:
+        """Ids of words that are cleaned already; unknown ones become unk."""
+        return np.array([self.ids.get(word, self.unk_id) for word in words], dtype=np.int32)
+
+    def encode_bytes(self, words: list[bytes]) -> NDArray[np.int32]:
+        get, unk = self._ids_of_bytes.get, self.unk_id
+        return np.fromiter((get(word, unk) for word in words), np.int32, len(words))
+
+    def encode_files(self, sources: Iterable[str]) -> NDArray[np.int32]:
+        """The token stream of text files under this vocabulary's rules, eos after each line."""
+        blocks = [self.encode_bytes(b) for source in sources for b in word_blocks(source, self.rules)]
+        return np.concatenate(blocks) if blocks else np.zeros(0, np.int32)
+
+    def write(self, file: IO[bytes]) -> None:
+        """One line a word: the word, a tab, its count."""
+        lines = (f"{word}\t{count}\n" for word, count in zip(self.words, self.counts.tolist(), strict=True))
+        file.write("".join(lines).encode())
+
+    @classmethod
+    def read(cls, path: Path, rules: TextRules) -> "Vocabulary":
+        words, counts = read_word_list(path)
+        return cls(words, counts, rules)
+
+
+def read_word_list(path: Path) -> tuple[list[str], NDArray[np.int64]]:
+    """Words and counts of a file with one word a line, optionally followed by a tab and its count (else 0)."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LightRNNError(f"cannot read the vocabulary {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise LightRNNError(f"the vocabulary {path} is not UTF-8 at offset {error.start:,}") from None
+    words: list[str] = []
+    counts: list[int] = []
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        word, _, count = line.partition("\t")
+        if len(word.encode().split()) != 1 or not (count == "" or count.isdecimal()):
+            raise LightRNNError(f"{path} line {number}: expected a word, or word-tab-count, got {line[:60]!r}")
+        words.append(word)
+        counts.append(int(count or 0))
+    return words, np.array(counts, dtype=np.int64)
