@@ -67,21 +67,18 @@ def sample(
     temperature: float = 1.0,
     generator: torch.Generator | None = None,
 ) -> Iterator[str]:
-    """Draw words without end after a context: a row, then a column. The unknown word is never drawn."""
+    """Draw words without end after a context: a row, then a column."""
     last, state = read(model, [vocabulary.bos_id, *vocabulary.encode(vocabulary.rules.split(context)).tolist()])
     words_by_cell = model.table.words
     while True:
-        word = vocabulary.unk_id
-        while word == vocabulary.unk_id:
-            step, after = (model.codes[last] + model.offsets)[-1], state
-            cell: list[int] = []
-            for s in range(model.components):
-                outputs, after = model.step(step.view(1, 1), after)
-                prefix = torch.tensor([cell], dtype=torch.long, device=step.device)
-                scores = model.scores(s, outputs[0], prefix)[0]  # (n_s,)
-                code = int(torch.multinomial((scores / temperature).softmax(dim=-1), 1, generator=generator))
-                step = model.offsets[s] + code
-                cell.append(code)
-            word = int(words_by_cell[np.ravel_multi_index(cell, model.shape)])
-        last, state = word, after
-        yield vocabulary.words[word]
+        step = (model.codes[last] + model.offsets)[-1]
+        cell: list[int] = []
+        for s in range(model.components):
+            outputs, state = model.step(step.view(1, 1), state)
+            prefix = torch.tensor([cell], dtype=torch.long, device=step.device)
+            scores = model.scores(s, outputs[0], prefix)[0]  # (n_s,)
+            code = int(torch.multinomial((scores / temperature).softmax(dim=-1), 1, generator=generator))
+            step = model.offsets[s] + code
+            cell.append(code)
+        last = int(words_by_cell[np.ravel_multi_index(cell, model.shape)])
+        yield vocabulary.words[last]

@@ -1,0 +1,100 @@
+"""Equations (1)-(3) of Li et al. 2016 written out in NumPy, one word and one vector at a time.
+
+Shares no code with the model: it takes plain arrays and loops. All cells as published: plain RNN (σ or tanh), LSTM
+(Hochreiter and Schmidhuber with forget gates) and GRU (Cho et al., in the form with the reset gate after the product,
+as in cuDNN). Gate order in the stacked matrices: LSTM i, f, g, o; GRU r, z, n.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@dataclass
+class Oracle:
+    cell: str
+    layers: list[dict[str, np.ndarray]]  # W, U, b_W, b_U of each layer
+    input_vectors: list[np.ndarray]  # x^r, x^c, …: one matrix a component
+    output_vectors: list[np.ndarray]  # y^r, y^c, …
+    output_bias: list[np.ndarray]
+    codes: np.ndarray  # (V, K)
+
+    def start(self):
+        return [(np.zeros(layer["U"].shape[1]), np.zeros(layer["U"].shape[1])) for layer in self.layers]
+
+    def f(self, x, state):
+        """h = f(W x + U h + b), layer after layer; the state is (h, c) a layer, c unused but in the LSTM."""
+        after = []
+        for layer, (h, c) in zip(self.layers, state, strict=True):
+            a = layer["W"] @ x + layer["b_W"]
+            b = layer["U"] @ h + layer["b_U"]
+            if self.cell == "rnn-sigmoid":
+                h = sigmoid(a + b)
+            elif self.cell == "rnn-tanh":
+                h = np.tanh(a + b)
+            elif self.cell == "lstm":
+                i, f, g, o = np.split(a + b, 4)
+                c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+                h = sigmoid(o) * np.tanh(c)
+            else:
+                (ar, az, an), (br, bz, bn) = np.split(a, 3), np.split(b, 3)
+                r, z = sigmoid(ar + br), sigmoid(az + bz)
+                h = (1 - z) * np.tanh(an + r * bn) + z * h
+            after.append((h, c))
+            x = h
+        return x, after
+
+    def softmax(self, s, h, prefix):
+        """P of each value of component s given the ones before it, over the cells that exist."""
+        scores = self.output_vectors[s] @ h + self.output_bias[s]
+        exists = [any((self.codes[:, : s + 1] == [*prefix, v]).all(axis=1)) for v in range(len(scores))]
+        e = np.where(exists, np.exp(scores - scores.max()), 0.0)
+        return e / e.sum()
+
+    def word_log_probs(self, last_word, word, state):
+        """log P of each component of `word` after `last_word`, and the state before its last component is fed."""
+        K = self.codes.shape[1]
+        parts = []
+        h, state = self.f(self.input_vectors[K - 1][self.codes[last_word, K - 1]], state)  # h^c_{t-1}
+        for s in range(K):
+            if s > 0:
+                h, state = self.f(self.input_vectors[s - 1][self.codes[word, s - 1]], state)  # h^r_t
+            P = self.softmax(s, h, list(self.codes[word, :s]))
+            parts.append(np.log(P[self.codes[word, s]]))
+        return parts, state
+
+    def score(self, words, state=None):
+        state = state or self.start()
+        parts = []
+        for last_word, word in itertools.pairwise(words):
+            part, state = self.word_log_probs(last_word, word, state)
+            parts.append(part)
+        return np.array(parts), state
+
+
+def oracle_of(model) -> Oracle:
+    """The oracle with a model's numbers (reading them out is all it knows of the model)."""
+    weights = {name: value.detach().double().numpy() for name, value in model.state_dict().items() if name != "codes"}
+    K = len(model.shape)
+    bounds = np.cumsum(model.shape)[:-1]
+    return Oracle(
+        cell=model.config.cell,
+        layers=[
+            {
+                "W": weights[f"recurrence.weight_ih_l{layer}"],
+                "U": weights[f"recurrence.weight_hh_l{layer}"],
+                "b_W": weights[f"recurrence.bias_ih_l{layer}"],
+                "b_U": weights[f"recurrence.bias_hh_l{layer}"],
+            }
+            for layer in range(model.config.layers)
+        ],
+        input_vectors=np.split(weights["input_vectors.weight"], bounds),
+        output_vectors=[weights[f"output_vectors.{s}"] for s in range(K)],
+        output_bias=[weights.get(f"output_bias.{s}", np.zeros(model.shape[s])) for s in range(K)],
+        codes=model.codes.numpy(),
+    )

@@ -1,0 +1,141 @@
+"""The model against the NumPy oracle, and properties that any LightRNN must have."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from oracle import oracle_of
+
+from lightrnn.config import ModelConfig
+from lightrnn.model import LightRNN
+from lightrnn.predict import next_log_probs, next_words, read, sample
+from lightrnn.table import WordTable, table_shape
+
+CELLS = ("lstm", "gru", "rnn-tanh", "rnn-sigmoid")
+
+
+def make(cell: str = "lstm", V: int = 23, K: int = 2, layers: int = 1, bias: bool = True, seed: int = 0) -> LightRNN:
+    torch.manual_seed(seed)
+    config = ModelConfig(
+        cell=cell, layers=layers, hidden_size=7, embedding_size=5, components=K, output_bias=bias, dropout=0.3
+    )
+    model = LightRNN(config, WordTable.random(V, K, seed=seed))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)  # biases too, and large: nothing hides in the linear range
+    return model.eval()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("V", "K"), [(25, 2), (23, 2), (27, 3), (19, 3), (2, 2), (40, 4)])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_equations_with_carried_state(cell: str, V: int, K: int, layers: int) -> None:
+    model = make(cell, V, K, layers, bias=V % 2 == 0)
+    oracle = oracle_of(model)
+    words = np.random.default_rng(V).integers(V, size=(3, 21))
+    # Three windows of 8, 5 and 7 words with the state carried, against one loop over each whole track.
+    state = None
+    parts = []
+    for begin, end in ((0, 8), (8, 13), (13, 20)):
+        piece, state = model.log_probs(torch.from_numpy(words[:, begin : end + 1]), state)
+        parts.append(piece.detach().numpy())
+    got = np.concatenate(parts, axis=1)
+    for track in range(3):
+        expected, _ = oracle.score(words[track])
+        np.testing.assert_allclose(got[track], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("V", "K"), [(25, 2), (26, 2), (24, 2), (3, 2), (27, 3), (28, 3), (26, 3), (16, 4), (50, 5)])
+def test_probabilities_of_all_words_sum_to_one(cell: str, V: int, K: int) -> None:
+    model = make(cell, V, K)
+    last, state = read(model, [1 % V, 0, 2 % V])
+    # By scoring every word on its own, through the interface that evaluation uses …
+    tracks = torch.tensor([[last, word] for word in range(V)])
+    stacked = tuple(tensor.expand(-1, V, -1).contiguous() for tensor in state)
+    scored = model.log_probs(tracks, stacked)[0].sum(dim=-1)[:, 0]
+    assert abs(scored.exp().sum().item() - 1) < 1e-5
+    # … and by the batched distribution, which must say the same of every word.
+    torch.testing.assert_close(next_log_probs(model, last, state), scored, atol=1e-5, rtol=1e-5)
+
+
+def test_permuting_table_and_vectors_together_changes_nothing() -> None:
+    model = make(V=25)
+    words = torch.randint(25, (2, 12))
+    before, _ = model.log_probs(words)
+    rows, columns = torch.randperm(5), torch.randperm(5)
+    with torch.no_grad():
+        model.codes[:, 0] = rows[model.codes[:, 0].long()].int()
+        model.codes[:, 1] = columns[model.codes[:, 1].long()].int()
+        model.input_vectors.weight[torch.cat([rows, 5 + columns])] = model.input_vectors.weight.clone()
+        for s, permutation in enumerate((rows, columns)):
+            model.output_vectors[s][permutation] = model.output_vectors[s].clone()
+            model.output_bias[s][permutation] = model.output_bias[s].clone()
+    after, _ = model.log_probs(words)
+    torch.testing.assert_close(before, after, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_word_sees_nothing_after_itself(K: int) -> None:
+    model = make(K=K)
+    words = torch.randint(23, (1, 10))
+    changed = words.clone()
+    changed[0, 6:] = (changed[0, 6:] + 1) % 23
+    one, other = model.log_probs(words)[0], model.log_probs(changed)[0]
+    torch.testing.assert_close(one[:, :5], other[:, :5])
+    assert not torch.allclose(one[:, 5:], other[:, 5:])
+
+
+def test_dropout_acts_in_training_only() -> None:
+    model = make()
+    words = torch.randint(23, (2, 9))
+    torch.testing.assert_close(model.log_probs(words)[0], model.log_probs(words)[0])
+    model.train()
+    assert not torch.allclose(model.log_probs(words)[0], model.log_probs(words)[0])
+
+
+def test_row_and_column_steps_share_their_weights() -> None:
+    """One W, U, b a layer: the parameter count has no second cell, and input and output vectors are apart."""
+    model = make(V=25)
+    count = sum(p.numel() for p in model.parameters())
+    assert count == 10 * 5 + 10 * 7 + 10 + 4 * 7 * (5 + 7) + 2 * 4 * 7
+    assert table_shape(25) == (5, 5)
+
+
+def test_sampling_follows_the_distribution(tiny) -> None:
+    vocabulary = tiny.vocabulary
+    model = make(V=len(vocabulary), seed=3)
+    generator = torch.Generator().manual_seed(5)
+    expected = next_log_probs(model, *read(model, [vocabulary.bos_id])).exp()
+    drawn = torch.zeros(len(vocabulary))
+    for _ in range(3000):
+        drawn[vocabulary.ids[next(sample(model, vocabulary, generator=generator))]] += 1
+    chi_square = ((drawn - 3000 * expected) ** 2 / (3000 * expected).clamp(min=1e-9)).sum().item()
+    assert chi_square < 2 * len(vocabulary)
+
+
+def test_sampling_without_temperature_takes_the_likeliest_row_then_column(tiny) -> None:
+    vocabulary = tiny.vocabulary
+    model = make(V=len(vocabulary), seed=3)
+    text = list(itertools.islice(sample(model, vocabulary, "w1 w2", temperature=1e-5), 12))
+    oracle = oracle_of(model)
+    words = [vocabulary.bos_id, vocabulary.ids["w1"], vocabulary.ids["w2"]]
+    for word in text:
+        _, state = oracle.score(words)
+        parts = np.array([oracle.word_log_probs(words[-1], w, state)[0] for w in range(len(vocabulary))])
+        best_row = parts[:, 0] == parts[:, 0].max()
+        words.append(int(np.where(best_row, parts[:, 1], -np.inf).argmax()))
+        assert word == vocabulary.words[words[-1]]
+
+
+def test_next_words_are_the_top_of_the_distribution(tiny) -> None:
+    vocabulary = tiny.vocabulary
+    model = make(V=len(vocabulary), seed=4)
+    ids = [vocabulary.bos_id, vocabulary.ids["w1"], vocabulary.unk_id]
+    top = next_words(model, vocabulary, "w1 never-seen", count=7)
+    oracle = oracle_of(model)
+    _, state = oracle.score(ids)
+    probabilities = [np.exp(sum(oracle.word_log_probs(ids[-1], w, state)[0])) for w in range(len(vocabulary))]
+    best = np.argsort(probabilities)[::-1][:7]
+    assert [word for word, _ in top] == [vocabulary.words[w] for w in best]
+    np.testing.assert_allclose([p for _, p in top], np.array(probabilities)[best], rtol=1e-4)
