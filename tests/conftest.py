@@ -28,7 +28,7 @@ def made_up_text(words: int, vocabulary: int, seed: int) -> str:
     rng = np.random.default_rng(seed)
     lines, line, word = [], [], 0
     for _ in range(words):
-        word = int((word + rng.zipf(1.7)) % vocabulary)
+        word = int((word + rng.zipf(2.2)) % vocabulary)
         line.append(f"w{word}")
         if rng.random() < 0.15:
             lines.append(" ".join(line))

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from oracle import oracle_of
 
 from lightrnn.config import ModelConfig
 from lightrnn.model import LightRNN
 from lightrnn.predict import next_log_probs, next_words, read, sample
 from lightrnn.table import WordTable, table_shape
+from oracle import oracle_of
 
 CELLS = ("lstm", "gru", "rnn-tanh", "rnn-sigmoid")
 

@@ -16,7 +16,9 @@ from lightrnn.table import WordTable, table_shape
 @given(st.integers(2, 3000), st.integers(2, 5), st.integers(0, 5))
 def test_any_table_is_a_bijection_onto_the_first_cells(V: int, K: int, seed: int) -> None:
     table = WordTable.random(V, K, seed=seed)
-    assert sorted(map(tuple, table.codes.tolist())) == sorted(map(tuple, np.argwhere(np.ones(table.shape))[:V].tolist()))
+    assert sorted(map(tuple, table.codes.tolist())) == sorted(
+        map(tuple, np.argwhere(np.ones(table.shape))[:V].tolist())
+    )
     assert (table.words[table.cells] == np.arange(V)).all()
     assert table.is_full == (prod(table.shape) == V)
     assert table.last_cell == tuple(np.argwhere(np.ones(table.shape))[V - 1])
@@ -24,7 +26,14 @@ def test_any_table_is_a_bijection_onto_the_first_cells(V: int, K: int, seed: int
 
 @pytest.mark.parametrize(
     ("V", "shape"),
-    [(10_000, (100, 100)), (10_001, (100, 101)), (793_881, (891, 891)), (2, (1, 2)), (3, (2, 2)), (137_000, (370, 371))],
+    [
+        (10_000, (100, 100)),
+        (10_001, (100, 101)),
+        (793_881, (891, 891)),
+        (2, (1, 2)),
+        (3, (2, 2)),
+        (137_000, (370, 371)),
+    ],
 )
 def test_two_component_shapes(V: int, shape: tuple[int, int]) -> None:
     assert table_shape(V) == shape

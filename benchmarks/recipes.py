@@ -1,0 +1,60 @@
+"""The paper's recipe against `small` on Penn Treebank: one layer of 200 units, a random table, two seeds each.
+
+    LIGHTRNN_CORPORA=… python benchmarks/recipes.py --work runs/recipes
+
+Each run is a `lightrnn train` of its own with one thread; two go side by side. Finished runs are kept in the work folder
+and not repeated; stopped ones are resumed. Some 25 minutes on two cores.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+RUNS = {
+    "paper-aclw": ["--layers", "1", "--hidden-size", "200", "--dropout", "0.25", "--epochs", "8", "--check-every", "0"],
+    "small": ["--epochs", "8"],
+}
+SEEDS = (1, 2)
+
+
+def lightrnn(*arguments: str) -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-m", "lightrnn", *arguments], check=True, env=environment)
+
+
+def perplexities(work: Path, recipe: str, seed: int) -> list[float]:
+    """Validation perplexity after each epoch; trains if that was not done yet."""
+    folder = work / f"{recipe}-{seed}"
+    resume = ["--resume"] if (folder / "training.safetensors").exists() else []
+    options = ["--recipe", recipe, *RUNS[recipe], "--seed", str(seed), "--threads", "1", *resume]
+    lightrnn("train", str(work / "ptb"), "-o", str(folder), *options)
+    return [json.loads(line)["valid_perplexity"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder for the data and the models")
+    work: Path = parser.parse_args().work
+    if not (work / "ptb").exists():
+        work.mkdir(parents=True, exist_ok=True)
+        source = Path(os.environ["LIGHTRNN_CORPORA"]) / "ptb"
+        lightrnn("prepare", str(source), "--preset", "ptb", "-o", str(work / "ptb"))
+    cells = [(recipe, seed) for recipe in RUNS for seed in SEEDS]
+    with ThreadPoolExecutor(2) as pool:
+        curves = dict(zip(cells, pool.map(lambda cell: perplexities(work, *cell), cells), strict=True))
+    best = {}
+    for recipe in RUNS:
+        for seed in SEEDS:
+            print(f"{recipe:11} seed {seed}  " + " ".join(f"{p:7.2f}" for p in curves[recipe, seed]))
+        best[recipe] = statistics.median(min(curves[recipe, seed]) for seed in SEEDS)
+        print(f"{recipe:11} median of the best {best[recipe]:.2f}")
+    print(f"small ends {1 - best['small'] / best['paper-aclw']:.1%} lower")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Every token once, in the named convention, whatever the batching."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from lightrnn.config import ModelConfig
+from lightrnn.corpus import Corpus
+from lightrnn.evaluation import WARM_UP, evaluate, sentence_log_probs, stream_log_probs
+from lightrnn.model import LightRNN
+from lightrnn.table import WordTable
+from oracle import oracle_of
+
+
+def model_for(
+    corpus: Corpus, cell: str = "lstm", components: int = 2, scale: float = 0.5, forget: float = 0.0
+) -> LightRNN:
+    torch.manual_seed(2)
+    config = ModelConfig(cell=cell, hidden_size=6, components=components)
+    model = LightRNN(config, WordTable.random(len(corpus.vocabulary), components, seed=2))
+    model.reset(scale)
+    with torch.no_grad():
+        if forget:
+            # A memory that lasts and does not saturate: warming up is not enough.
+            model.recurrence.weight_ih_l0 *= 0.2
+            model.recurrence.weight_hh_l0 *= 0.2
+            model.recurrence.bias_ih_l0[6:12] = forget
+            for vectors in model.output_vectors:
+                vectors.mul_(4)
+    return model.eval()
+
+
+def test_stream_is_one_carried_pass_over_every_token(tiny: Corpus) -> None:
+    model = model_for(tiny)
+    ids = tiny.split("test")
+    parts, _ = oracle_of(model).score([tiny.vocabulary.bos_id, *ids.tolist()])
+    result = evaluate(model, ids, tiny.vocabulary, "stream")
+    assert result.tokens == len(ids) == len(parts)
+    assert result.nats == pytest.approx(-parts.sum(), rel=1e-5)
+    np.testing.assert_allclose(result.parts, -parts.sum(axis=0), rtol=1e-5)
+    unknown = ids == tiny.vocabulary.unk_id
+    assert result.unknown_tokens == unknown.sum()
+    known = -parts[~unknown].sum() / (~unknown).sum()
+    assert result.perplexity_known == pytest.approx(np.exp(known), rel=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("components", [2, 3])
+@pytest.mark.parametrize("forget", [0.0, 7.0])
+def test_stream_does_not_depend_on_tracks_and_windows(tiny: Corpus, cell: str, components: int, forget: float) -> None:
+    model = model_for(tiny, cell, components, scale=0.5, forget=forget if cell == "lstm" else 0.0)
+    ids = tiny.split("train")[:3001]
+    single = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size=1, window=10**6)
+    assert len(single) == 3001
+    for batch_size, window in ((1, 7), (2, 64), (5, 1000), (11, 13), (64, 64), (4000, 1)):
+        tracked = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size, window)
+        assert tracked.shape == single.shape
+        assert tracked.sum() == pytest.approx(single.sum(), rel=1e-4)
+        # token by token, up to what a state difference below the tolerance can do
+        np.testing.assert_allclose(tracked, single, atol=0.005)
+
+
+def test_a_lasting_memory_makes_tracks_run_again(tiny: Corpus) -> None:
+    """Without the second look the tracks would be wrong: the test above must be able to fail."""
+    model = model_for(tiny, scale=0.5, forget=7.0)
+    ids = tiny.split("train")[:3001]
+    true = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size=1)
+    middle = 1500
+    words = torch.from_numpy(ids[middle - WARM_UP - 1 : middle + 200].astype(np.int64))[None]
+    with torch.inference_mode():
+        warmed = model.log_probs(words)[0][0, WARM_UP:].numpy()
+    assert np.abs(warmed - true[middle : middle + 200]).max() > 0.015
+
+
+@pytest.mark.parametrize("length", [1, 2, 255, 256, 257, 513])
+def test_short_texts_are_scored_whole(tiny: Corpus, length: int) -> None:
+    result = evaluate(model_for(tiny), tiny.split("train")[:length], tiny.vocabulary)
+    assert result.tokens == length
+
+
+@pytest.mark.parametrize(("batch_size", "window"), [(1, 1000), (3, 2), (64, 64), (1000, 5)])
+def test_sentences_start_afresh(tiny: Corpus, batch_size: int, window: int) -> None:
+    model = model_for(tiny)
+    vocabulary = tiny.vocabulary
+    ids = tiny.split("test")[:-3]  # ends inside a sentence, which counts too
+    ends = [0, *(np.flatnonzero(ids == vocabulary.eos_id) + 1).tolist()]
+    ends += [len(ids)] if ends[-1] != len(ids) else []
+    oracle = oracle_of(model)
+    expected = [oracle.score([vocabulary.bos_id, *ids[begin:end].tolist()])[0] for begin, end in pairwise(ends)]
+    got = sentence_log_probs(model, ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window)
+    np.testing.assert_allclose(got, np.concatenate(expected), atol=1e-5)
+    result = evaluate(model, ids, vocabulary, "sentence", batch_size=batch_size, window=window)
+    assert result.tokens == len(ids)
+    assert result.perplexity == pytest.approx(np.exp(-np.concatenate(expected).sum() / len(ids)), rel=1e-5)
