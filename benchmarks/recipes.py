@@ -2,8 +2,8 @@
 
     LIGHTRNN_CORPORA=… python benchmarks/recipes.py --work runs/recipes
 
-Each run is a `lightrnn train` of its own with one thread; two go side by side. Finished runs are kept in the work folder
-and not repeated; stopped ones are resumed. Some 25 minutes on two cores.
+Each run is a `lightrnn train` of its own with one thread; two go side by side. Finished runs are kept in the work
+folder and not repeated; stopped ones are resumed. Some 25 minutes on two cores.
 """
 
 import argparse

@@ -77,7 +77,20 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG).is_file():
         raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
     config = read_json(folder / CONFIG)
-    if config.get("kind") != "lightrnn" or not isinstance(config.get("format"), int) or "files" not in config:
+    if (
+        config.get("kind") != "lightrnn"
+        or not isinstance(config.get("format"), int)
+        or any(
+            not isinstance(config.get(key), kind)
+            for key, kind in (
+                ("files", dict),
+                ("model", dict),
+                ("rules", dict),
+                ("table_shape", list),
+                ("vocabulary_size", int),
+            )
+        )
+    ):
         raise LightRNNError(f"{folder / CONFIG} does not describe a lightrnn model; restore it or train again")
     if config["format"] > MODEL_FORMAT:
         raise LightRNNError(
@@ -121,7 +134,10 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> tuple[LightR
         ModelConfig.from_dict(config["model"], str(folder / CONFIG)),
         WordTable(weights["codes"].numpy().astype("int64"), shape),
     )
-    model.load_state_dict(weights)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError:
+        raise LightRNNError(f"{folder / CONFIG} does not describe the weights beside it; restore it") from None
     return model.to(device).eval(), vocabulary
 
 
@@ -132,7 +148,15 @@ def _serialise(tensors: dict[str, Tensor], metadata: dict[str, str] | None = Non
 def save_training(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Replace training.safetensors; `facts` (JSON) goes into the same file, so the two cannot disagree."""
     with atomic_file(folder / TRAINING) as file:
-        file.write(_serialise(tensors, {"facts": json.dumps(facts)}))
+        text = json.dumps(facts)
+        file.write(_serialise(tensors, {"facts": text, "sha256": _digest(tensors, text)}))
+
+
+def _digest(tensors: dict[str, Tensor], facts: str) -> str:
+    hashed = hashlib.sha256(facts.encode())
+    for name, tensor in sorted(tensors.items()):
+        hashed.update(name.encode() + tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return hashed.hexdigest()
 
 
 def load_training(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -141,8 +165,11 @@ def load_training(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise LightRNNError(f"{folder} has no {TRAINING} to resume from; start a new run without --resume")
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads(file.metadata()["facts"])
-            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+            metadata = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if _digest(tensors, metadata["facts"]) != metadata["sha256"]:
+                raise ValueError("its digest is wrong")
+            return tensors, json.loads(metadata["facts"])
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise LightRNNError(
             f"{path} is damaged ({error}); the model itself may still be good: go on from it with --init {folder}"

@@ -6,7 +6,7 @@ The same declaration makes the recipe file's keys, the command line's options an
 import tomllib
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from importlib import resources
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -58,7 +58,7 @@ def _checked(declared: "Field[Any]", value: Any) -> Any:
     limits, kind = declared.metadata, cast(type, type(declared.default))
     least, most, choices = limits["least"], limits["most"], limits["choices"]
     if kind is float and type(value) is int:
-        value = float(value)
+        value = float(value) if abs(value) < 2**1000 else inf
     if choices:
         rule, right = f"one of {', '.join(choices)}", value in choices
     else:

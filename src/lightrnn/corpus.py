@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -68,14 +68,35 @@ def _cut_ids(path: Path, length: int) -> None:
         file.truncate(file.tell() + 4 * length)
 
 
-def _chunks(ids: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-    for start in range(0, len(ids), CHUNK):
-        yield ids[start : start + CHUNK]
+def _open_ids(path: Path, mode: str) -> IO[bytes]:
+    """A .npy file of ids, positioned at the first. Read in chunks, it stays out of the process's memory."""
+    file = cast(IO[bytes], path.open(mode))
+    npy_format.read_magic(file)
+    npy_format.read_array_header_1_0(file)
+    return file
 
 
-def _bincount(ids: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+def _id_chunks(path: Path, start: int = 0) -> Iterator[NDArray[np.int32]]:
+    with _open_ids(path, "rb") as file:
+        file.seek(4 * start, os.SEEK_CUR)
+        while data := file.read(4 * CHUNK):
+            yield np.frombuffer(data, "<i4")
+
+
+def _renumber(path: Path, numbers: NDArray[np.int32], progress: Progress) -> None:
+    """Replace every id i of the file by numbers[i], in place."""
+    done = 0
+    with _open_ids(path, "r+b") as file:
+        while data := file.read(4 * CHUNK):
+            file.seek(-len(data), os.SEEK_CUR)
+            file.write(numbers[np.frombuffer(data, "<i4")].tobytes())
+            done += len(data) // 4
+            progress("numbering", done)
+
+
+def _bincount(path: Path, size: int) -> NDArray[np.int64]:
     counts = np.zeros(size, np.int64)
-    for chunk in _chunks(ids):
+    for chunk in _id_chunks(path):
         counts += np.bincount(chunk, minlength=size)
     return counts
 
@@ -138,25 +159,22 @@ def prepare(
         length = _write_ids(folder / "train.npy", _provisional_ids(train, rules, seen, progress))
         if length <= 1:
             raise LightRNNError(f"the training text {', '.join(train)} is empty; give a text with words in it")
-        held_out = np.zeros(0, np.int32)
+        provisional = [folder / "train.npy"]
         if not valid:
-            length, held_out = _hold_out(folder / "train.npy", seen[rules.eos.encode()])
-            _cut_ids(folder / "train.npy", length)
+            cut = _cut_point(folder / "train.npy", length, seen[rules.eos.encode()])
+            _write_ids(folder / "valid.npy", _id_chunks(folder / "train.npy", cut))
+            _cut_ids(folder / "train.npy", cut)
+            provisional.append(folder / "valid.npy")
 
-        ids: NDArray[np.int32] = np.load(folder / "train.npy", mmap_mode="r+")
-        all_words = [word.decode() for word in seen]
-        counts = _bincount(ids, len(seen))
-        chosen = _vocabulary(vocabulary, all_words, counts, rules, min_count, max_words)
-        renumber = chosen.encode(all_words)
-        for number, chunk in enumerate(_chunks(ids)):
-            chunk[:] = renumber[chunk]
-            progress("numbering", min((number + 1) * CHUNK, len(ids)))
-        ids.flush()  # type: ignore[attr-defined]
+        words = [word.decode() for word in seen]
+        counts = _bincount(folder / "train.npy", len(words))
+        chosen = _vocabulary(vocabulary, words, counts, rules, min_count, max_words)
+        numbers = chosen.encode(words)
+        for path in provisional:
+            _renumber(path, numbers, progress)
         with (folder / "vocab.tsv").open("wb") as file:
             chosen.write(file)
 
-        if held_out.size:
-            _write_ids(folder / "valid.npy", [renumber[held_out]])
         for split, sources in (("valid", valid), ("test", test)):
             if sources:
                 blocks = (chosen.encode_bytes(words) for source in sources for words in word_blocks(source, rules))
@@ -178,16 +196,22 @@ def _provisional_ids(
             progress("reading", tokens)
 
 
-def _hold_out(path: Path, eos: int) -> tuple[int, NDArray[np.int32]]:
-    """Where the training part ends if the last 5% of the lines' tokens are held out, and the held-out ids."""
-    ids: NDArray[np.int32] = np.load(path, mmap_mode="r")
-    ends = np.concatenate([np.flatnonzero(chunk == eos) + i * CHUNK for i, chunk in enumerate(_chunks(ids))]) + 1
-    cut = int(ends[np.searchsorted(ends, (1 - HELD_OUT_SHARE) * len(ids), side="right") - 1]) if len(ends) > 1 else 0
+def _cut_point(path: Path, length: int, eos: int) -> int:
+    """The last line's end within the first 95% of the ids: what comes after it is held out."""
+    target = int((1 - HELD_OUT_SHARE) * length)
+    cut = seen = 0
+    for chunk in _id_chunks(path):
+        ends = np.flatnonzero(chunk[: target - seen] == eos) + 1
+        if ends.size:
+            cut = seen + int(ends[-1])
+        seen += len(chunk)
+        if seen >= target:
+            break
     if cut == 0:
         raise LightRNNError(
             "the text is too short to hold out a validation part (it needs several lines); give one with --valid"
         )
-    return cut, np.array(ids[cut:])
+    return cut
 
 
 def _vocabulary(
@@ -214,15 +238,15 @@ def _describe(folder: Path, vocabulary: Vocabulary, *sources: Sequence[str]) -> 
     for split, files in zip(SPLITS, sources, strict=True):
         path = folder / f"{split}.npy"
         if path.exists():
-            ids = np.load(path, mmap_mode="r")
-            counts = _bincount(ids, len(vocabulary))
+            counts = _bincount(path, len(vocabulary))
+            tokens = int(counts.sum())
             splits[split] = {
                 "files": [Path(file).name for file in files],
-                "tokens": len(ids),
+                "tokens": tokens,
                 "lines": int(counts[vocabulary.eos_id]),
                 "types": int(np.count_nonzero(counts)),
                 "unknown": int(counts[vocabulary.unk_id]),
-                "unknown_rate": float(counts[vocabulary.unk_id] / len(ids)),
+                "unknown_rate": float(counts[vocabulary.unk_id] / tokens),
                 "sha256": sha256(path),
             }
     return {
@@ -246,25 +270,34 @@ class Corpus:
     @classmethod
     def load(cls, path: Path) -> "Corpus":
         info = read_json(path / "data.json")
-        if info.get("format", 0) > DATA_FORMAT:
+        kinds = (("format", int), ("rules", dict), ("vocabulary_digest", str), ("splits", dict))
+        if any(not isinstance(info.get(key), kind) for key, kind in kinds):
+            raise LightRNNError(f"{path / 'data.json'} does not describe lightrnn data; prepare the text again")
+        if info["format"] > DATA_FORMAT:
             raise LightRNNError(
                 f"{path} was prepared by a newer lightrnn (data format {info['format']}, this one {DATA_FORMAT}); "
                 "upgrade lightrnn or prepare the text again"
             )
-        vocabulary = Vocabulary.read(path / "vocab.tsv", TextRules.from_dict(info["rules"]))
+        rules = TextRules.from_dict(info["rules"])
+        try:
+            vocabulary = Vocabulary.read(path / "vocab.tsv", rules)
+        except LightRNNError as error:
+            raise LightRNNError(f"{path / 'vocab.tsv'} is damaged ({error}); prepare the text again") from None
         if vocabulary.digest != info["vocabulary_digest"]:
             raise LightRNNError(f"{path / 'vocab.tsv'} is not the one this data was made with; prepare the text again")
         splits = {}
         for split, facts in info["splits"].items():
             try:
                 ids = np.load(path / f"{split}.npy", mmap_mode="r")
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, EOFError) as error:
                 raise LightRNNError(f"cannot read {path / split}.npy ({error}); prepare the text again") from None
             if len(ids) != facts["tokens"]:
                 raise LightRNNError(
                     f"{path / split}.npy holds {len(ids):,} tokens where data.json says {facts['tokens']:,}; "
                     "prepare the text again"
                 )
+            if any(chunk.min() < 0 or chunk.max() >= len(vocabulary) for chunk in _id_chunks(path / f"{split}.npy")):
+                raise LightRNNError(f"{path / split}.npy holds ids outside the vocabulary; prepare the text again")
             splits[split] = ids
         return cls(path, vocabulary, splits, info)
 

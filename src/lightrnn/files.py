@@ -12,14 +12,14 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from .errors import LightRNNError
 
 BLOCK_BYTES = 1 << 20
 
 
-def _open_zst(path: Path) -> IO[bytes]:
+def _zst_blocks(path: Path) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError:
@@ -27,13 +27,21 @@ def _open_zst(path: Path) -> IO[bytes]:
             f"{path} is zstandard-compressed and the zstandard package is not installed; "
             "install it with: pip install 'lightrnn[zst]'"
         ) from None
-    return cast(IO[bytes], zstandard.open(path, "rb"))
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    with path.open("rb") as file:
+        while data := file.read(BLOCK_BYTES >> 4):
+            while data:
+                if frame.eof:
+                    frame = zstandard.ZstdDecompressor().decompressobj()
+                yield frame.decompress(data)
+                data = frame.unused_data if frame.eof else b""
+    if not frame.eof:
+        raise EOFError("it ends in the middle of a frame")
 
 
 _OPENERS: dict[str, Callable[[Path], Any]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
-    ".zst": _open_zst,
 }
 
 
@@ -42,6 +50,9 @@ def read_blocks(source: str | Path) -> Iterator[bytes]:
     name = str(source)
     path = Path(source)
     try:
+        if path.suffix == ".zst":
+            yield from _zst_blocks(path)
+            return
         if name == "-":
             stream: IO[bytes] = sys.stdin.buffer
         else:
@@ -126,7 +137,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 def write_json(path: Path, value: Any) -> None:
     with atomic_file(path) as file:
-        file.write((json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+        file.write((json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
 
 
 def read_json(path: Path) -> dict[str, Any]:

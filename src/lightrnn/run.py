@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from .board import Board
 from .checkpoint import METRICS, TRAINING, load_training, save_model, save_training
-from .config import Recipe
+from .config import Recipe, option_name
 from .corpus import Corpus
 from .errors import LightRNNError
 from .files import atomic_file
@@ -43,7 +44,7 @@ def choose_device(name: str = "auto") -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError):
         raise LightRNNError(f"--device {name} cannot be used here; use auto, cpu, or cuda where there is one") from None
     return device
@@ -97,7 +98,8 @@ def resume(
         if value != (recipe.model.to_dict() | recipe.training.to_dict())[name]
     }
     if frozen := set(changed) - {"epochs", "minutes", "patience"}:
-        raise LightRNNError(f"{sorted(frozen)[0]} cannot change on --resume; only epochs, minutes and patience can")
+        first = option_name(min(frozen))
+        raise LightRNNError(f"{first} cannot change on --resume; only epochs, minutes and patience can")
     recipe = recipe.override(changed)
     table = WordTable(tensors["model.codes"].numpy().astype("int64"), tuple(facts["table_shape"]))
     trainer = _trainer(LightRNN(recipe.model, table), recipe, corpus, device)
@@ -114,7 +116,8 @@ def _trainer(model: LightRNN, recipe: Recipe, corpus: Corpus, device: torch.devi
 
 
 def _data_digest(corpus: Corpus) -> str:
-    return str(corpus.info["splits"]["train"]["sha256"])
+    splits = corpus.info["splits"]
+    return " ".join((corpus.vocabulary.digest, splits["train"]["sha256"], splits["valid"]["sha256"]))
 
 
 def _summary(trainer: Trainer) -> dict[str, Any]:
@@ -136,7 +139,7 @@ def _run(
     report: Report,
     should_stop: Callable[[], bool],
 ) -> Outcome:
-    board = _tensorboard(folder, trainer.position.step)
+    board = Board(folder / "tensorboard", trainer.position.step) if find_spec("tensorboard") else None
 
     def save() -> None:
         facts = {
@@ -165,10 +168,10 @@ def _run(
     return Outcome(trainer.position.best_perplexity, trainer.stop_reason, interrupted=False)
 
 
-def _log(folder: Path, board: Any, trainer: Trainer, check: Check) -> None:
+def _log(folder: Path, board: Board | None, trainer: Trainer, check: Check) -> None:
     """One line of metrics.jsonl, and the same to TensorBoard when it is installed."""
     position, validation = trainer.position, check.validation
-    line = {
+    line: dict[str, Any] = {
         "step": position.step,
         "epoch": position.epoch + position.epoch_tokens / len(trainer.train),
         "words": position.words,
@@ -185,12 +188,3 @@ def _log(folder: Path, board: Any, trainer: Trainer, check: Check) -> None:
     if board is not None:
         for name in ("learning_rate", "train_perplexity", "valid_perplexity", "words_per_second"):
             board.add_scalar(name, line[name], position.step)
-        board.flush()
-
-
-def _tensorboard(folder: Path, step: int) -> Any:
-    if find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=step)

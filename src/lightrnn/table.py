@@ -135,10 +135,12 @@ class WordTable:
                 raise LightRNNError(
                     f"{path} line {number}: {word!r} is not in the vocabulary; is it another model's table?"
                 )
-            if len(cell) != len(shape) or not all(code.isdecimal() for code in cell):
+            if len(cell) != len(shape) or not all(code.isdecimal() and len(code) < 19 for code in cell):
                 raise LightRNNError(
                     f"{path} line {number}: expected a word and {len(shape)} numbers, got {line[:60]!r}"
                 )
+            if codes[vocabulary.ids[word], 0] >= 0:
+                raise LightRNNError(f"{path} line {number}: {word!r} has a cell already; keep one of them")
             codes[vocabulary.ids[word]] = [int(code) for code in cell]
         missing = np.flatnonzero(codes[:, 0] < 0)
         if missing.size:

@@ -38,7 +38,7 @@ class TextRules:
         for name, choices in (("normalize", get_args(Normalize)), ("convention", get_args(Convention))):
             value = getattr(self, name)
             if value not in choices:
-                raise LightRNNError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+                raise LightRNNError(f"{name} (--{name}) must be one of {', '.join(choices)}, got {value!r}")
         specials = [word for word in (self.eos, self.unk, self.bos) if word is not None]
         if len(set(specials)) < len(specials) or any(len(word.split()) != 1 for word in specials):
             raise LightRNNError(f"eos, unk and bos must be different words without spaces, got {specials}")

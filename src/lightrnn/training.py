@@ -179,6 +179,11 @@ class Trainer:
         self.model.eval()
         validation = evaluate(self.model, self.valid, self.vocabulary)
         position, rate = self.position, self.learning_rate
+        if not isfinite(validation.nats):
+            raise LightRNNError(
+                f"the validation loss became {validation.nats:g} at mini-batch {position.step:,} "
+                f"with learning rate {rate:g}; try a lower --learning-rate or --clip-norm"
+            )
         improved = position.best_perplexity is None or validation.perplexity < position.best_perplexity
         if improved:
             position.best_perplexity, position.checks_since_best = validation.perplexity, 0

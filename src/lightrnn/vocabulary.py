@@ -91,7 +91,7 @@ def read_word_list(path: Path) -> tuple[list[str], NDArray[np.int64]]:
     counts: list[int] = []
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         word, _, count = line.partition("\t")
-        if len(word.encode().split()) != 1 or not (count == "" or count.isdecimal()):
+        if len(word.encode().split()) != 1 or not (count == "" or (count.isdecimal() and len(count) < 19)):
             raise LightRNNError(f"{path} line {number}: expected a word, or word-tab-count, got {line[:60]!r}")
         words.append(word)
         counts.append(int(count or 0))

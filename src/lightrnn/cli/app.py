@@ -61,7 +61,9 @@ def main() -> None:
     except OSError as error:
         name = f" {error.filename}" if error.filename else ""
         _fail(f"cannot write or read{name}: {error.strerror or error}; what was finished before is intact")
-    except MemoryError:
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):  # PyTorch's own error has no class on CPUs
+            raise
         _fail("out of memory; lower --batch-size or --hidden-size, or use a smaller vocabulary with --max-words")
 
 

@@ -15,6 +15,7 @@ from .. import run
 from ..checkpoint import load_model
 from ..config import Recipe
 from ..corpus import Corpus
+from ..errors import LightRNNError
 from ..evaluation import evaluate
 from ..model import LightRNN
 from ..predict import next_words, sample
@@ -22,7 +23,7 @@ from ..presets import PRESETS
 from ..sizes import conventional_parameters, lightrnn_parameters
 from . import screen
 from .info import size_table
-from .options import ThreadsOption, check_output, use_threads
+from .options import ThreadsOption, use_threads
 from .prepare import print_statistics
 
 CONTEXTS = ("she looked at", "it was a", '" i do not know , " said')
@@ -41,7 +42,8 @@ def demo(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) if out is None else out
         for part in ("data", "model"):
-            check_output(folder / part, force=False, marker="")
+            if (folder / part).exists():
+                raise LightRNNError(f"{folder / part} exists; choose another -o")
         _demo(folder, minutes)
         if out is not None:
             screen.note(f"kept: {out / 'data'} and {out / 'model'}")

@@ -10,6 +10,9 @@ import typer
 
 from ..config import Settings, option_name
 from ..errors import LightRNNError
+from ..files import read_json
+
+OURS = {"data.json": {"format", "vocabulary_digest", "splits"}, "config.json": {"format", "kind", "files"}}
 
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, max=4096, help="CPU threads; 0: all cores.")]
@@ -28,9 +31,10 @@ def check_output(folder: Path, force: bool, marker: str) -> None:
     """Refuse to write over something; with --force only over a folder of our own kind, known by its marker file."""
     if not folder.exists():
         return
-    if folder.is_dir() and (not any(folder.iterdir()) or (force and (folder / marker).exists())):
+    ours = (folder / marker).is_file() and OURS[marker] <= read_json(folder / marker).keys()
+    if folder.is_dir() and (not any(folder.iterdir()) or (force and ours)):
         return
-    if (folder / marker).exists():
+    if ours:
         raise LightRNNError(f"{folder} exists; choose another -o, or replace it with --force")
     raise LightRNNError(f"{folder} exists and was not made by lightrnn; choose another -o")
 

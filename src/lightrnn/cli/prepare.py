@@ -68,6 +68,8 @@ def prepare(
       lightrnn prepare 1-billion-word-language-modeling-benchmark --preset billionw -o data
     """
     check_output(out, force, "data.json")
+    if out.resolve() == Path.cwd():
+        raise LightRNNError("-o is the current folder, which cannot be replaced; name a folder to make")
     chosen = _preset(preset)
     if vocab is not None and (min_count or max_words):
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")

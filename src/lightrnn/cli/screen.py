@@ -42,6 +42,7 @@ def counter(unit: str) -> Iterator[Callable[[str, int], None]]:
         TimeElapsedColumn(),
         console=err,
         transient=True,
+        disable=not err.is_terminal,
     ) as progress:
         task = progress.add_task("", total=None, amount="")
         yield lambda what, amount: progress.update(task, description=what, amount=f"{amount:,} {unit}")
@@ -56,6 +57,7 @@ def training_screen() -> Iterator[Report]:
         TextColumn("{task.fields[facts]}"),
         console=err,
         transient=True,
+        disable=not err.is_terminal,
     ) as progress:
         bar = progress.add_task("training", total=1.0, facts="")
         last_line = time.monotonic()

@@ -1,5 +1,7 @@
 """lightrnn train"""
 
+import contextlib
+import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -54,6 +56,7 @@ def train(
     use_threads(threads)
     chosen_device = run.choose_device(device)
     existed = out.exists()
+    was_empty = existed and out.is_dir() and not any(out.iterdir())
     try:
         if resume:
             start = _resumed(data, out, overrides)
@@ -63,9 +66,11 @@ def train(
         with screen.stop_requests() as stop, screen.training_screen() as report:
             outcome = start(device=chosen_device, report=report, should_stop=lambda: stop() != 0)
             signal = stop()
-    except (LightRNNError, OSError):
-        if not existed and not (out / CONFIG).exists():
+    except BaseException:
+        if (was_empty or not existed) and not (out / CONFIG).exists():
             shutil.rmtree(out, ignore_errors=True)
+            if was_empty:
+                out.mkdir()
         raise
     if outcome.interrupted:
         screen.note(f"saved; go on with the same command and --resume ({out})")
@@ -75,8 +80,8 @@ def train(
 
 def _resumed(data: Path, out: Path, overrides: dict[str, Any]) -> "partial[run.Outcome]":
     read_config(out)
-    prepared = out / "data"
-    return partial(run.resume, Corpus.load(prepared if (prepared / "data.json").exists() else data), out, overrides)
+    prepared = not (data / "data.json").exists() and (out / "data" / "data.json").exists()
+    return partial(run.resume, Corpus.load(out / "data" if prepared else data), out, overrides)
 
 
 def _new(
@@ -93,8 +98,16 @@ def _new(
         if table is not None:
             raise LightRNNError("--table and --init cannot be used together: a model comes with its table")
         recipe = _keep_shape(base, recipe, overrides)
-    corpus = _corpus(data, valid, out, vocabulary)
-    start_table = WordTable.read(table, corpus.vocabulary) if table else None
+    with contextlib.ExitStack() as stack:
+        staging = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+        stack.callback(shutil.rmtree, staging, ignore_errors=True)
+        corpus = _corpus(data, valid, staging, vocabulary)
+        start_table = WordTable.read(table, corpus.vocabulary) if table else None
+        if corpus.path != data:
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(out / "data", ignore_errors=True)
+            corpus.path.rename(out / "data")
+            corpus = Corpus.load(out / "data")
     if start_table is not None:
         recipe = recipe.override({"components": start_table.components})
     model, training = recipe.model, recipe.training
