@@ -1,3 +1,37 @@
 """Word-level language models with huge vocabularies in a few megabytes: LightRNN (Li et al., NIPS 2016)."""
 
+from .checkpoint import load_model
+from .config import ModelConfig, Recipe, TrainingConfig
+from .corpus import Corpus, prepare
+from .errors import LightRNNError
+from .evaluation import Evaluation, evaluate
+from .model import LanguageModel, LightRNN
+from .predict import next_log_probs, next_words, sample
+from .run import resume, train
+from .table import WordTable
+from .text import TextRules
+from .vocabulary import Vocabulary
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Corpus",
+    "Evaluation",
+    "LanguageModel",
+    "LightRNN",
+    "LightRNNError",
+    "ModelConfig",
+    "Recipe",
+    "TextRules",
+    "TrainingConfig",
+    "Vocabulary",
+    "WordTable",
+    "evaluate",
+    "load_model",
+    "next_log_probs",
+    "next_words",
+    "prepare",
+    "resume",
+    "sample",
+    "train",
+]

@@ -1,0 +1,84 @@
+"""The README runs as written: its shell commands and its Python, in the order in which a reader meets them."""
+
+import itertools
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import made_up_text
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# What a test cannot do again is not run as a command: these set up the environment that the test already runs in.
+SET_UP = {"make demo", "pip install -c constraints.txt -e ."}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def run(folder: Path, *command: str) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of somebody who has the three texts that the README speaks of."""
+    folder = tmp_path_factory.mktemp("reader")
+    for split, words in (("train", 6000), ("valid", 800), ("test", 800)):
+        (folder / f"{split}.txt").write_text(made_up_text(words, 80, seed=len(split)), encoding="utf-8")
+    return folder
+
+
+def test_commands_and_python_in_order(reader: Path) -> None:
+    lines = list(itertools.chain(*(block.strip().splitlines() for block in blocks("sh"))))
+    assert set(lines) > SET_UP
+    ran = [run(reader, sys.executable, "-m", *shlex.split(line)) for line in lines if line not in SET_UP]
+    assert len(ran) == len(lines) - len(SET_UP) >= 8
+    assert "perplexity" in ran[2]
+    for block in blocks("python"):
+        assert float(run(reader, sys.executable, "-c", block).splitlines()[-1]) < 80
+
+
+def test_the_table_lists_every_command_and_the_tree_every_module() -> None:
+    from lightrnn.cli.app import app
+
+    listed = set(re.findall(r"^\| `lightrnn (\w+)", README, flags=re.MULTILINE))
+    assert listed == {command.name for command in app.registered_commands}
+    tree = README.split("## What is where")[1]
+    modules = {path.name for path in (ROOT / "src" / "lightrnn").glob("*.py")} - {"__init__.py", "__main__.py"}
+    infrastructure = {"errors.py", "files.py", "board.py"}
+    assert modules - infrastructure <= set(re.findall(r"[\w-]+\.py", tree))
+
+
+def test_the_order_is_what_command_output_commands_tree() -> None:
+    marks = ["Word-level language models", "make demo", "```text", "| command |", "## What is where"]
+    places = [README.index(mark) for mark in marks]
+    assert places == sorted(places)
+
+
+def test_a_short_demo_shows_all_that_it_promises(tmp_path: Path) -> None:
+    shown = run(tmp_path, sys.executable, "-m", "lightrnn", "demo", "--minutes", "0.02", "--threads", "1", "-o", "kept")
+    for number in range(1, 7):
+        assert re.search(rf"^{number}\. ", shown, flags=re.MULTILINE)
+    for word in ("unigram", "LightRNN", "conventional", "row "):
+        assert word in shown
+    assert (tmp_path / "kept" / "model" / "weights.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_make_demo_in_a_fresh_clone(tmp_path: Path) -> None:
+    run(tmp_path, "git", "clone", "--quiet", str(ROOT), "clone")
+    shown = run(tmp_path / "clone", "make", "demo")
+    unigram, light = (
+        float(re.search(rf"^{name}\s+([\d.]+)", shown, re.MULTILINE)[1]) for name in ("unigram", "LightRNN")
+    )
+    assert light < 0.6 * unigram
