@@ -19,6 +19,7 @@ RUNS = {
     "paper-aclw": ["--layers", "1", "--hidden-size", "200", "--dropout", "0.25", "--epochs", "8", "--check-every", "0"],
     "small": ["--epochs", "8"],
 }
+RANDOM = ["--start", "random", "--refine", "none"]
 SEEDS = (1, 2)
 
 
@@ -31,7 +32,7 @@ def perplexities(work: Path, recipe: str, seed: int) -> list[float]:
     """Validation perplexity after each epoch; trains if that was not done yet."""
     folder = work / f"{recipe}-{seed}"
     resume = ["--resume"] if (folder / "training.safetensors").exists() else []
-    options = ["--recipe", recipe, *RUNS[recipe], "--seed", str(seed), "--threads", "1", *resume]
+    options = ["--recipe", recipe, *RUNS[recipe], *RANDOM, "--seed", str(seed), "--threads", "1", *resume]
     lightrnn("train", str(work / "ptb"), "-o", str(folder), *options)
     return [json.loads(line)["valid_perplexity"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 

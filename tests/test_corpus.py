@@ -21,7 +21,7 @@ from lightrnn import files, text
 from lightrnn.corpus import Corpus, choose_vocabulary, prepare
 from lightrnn.errors import LightRNNError
 from lightrnn.files import expand
-from lightrnn.presets import PRESETS, find_splits
+from lightrnn.presets import PRESETS, choose_splits, find_splits
 from lightrnn.text import TextRules, word_blocks
 from lightrnn.vocabulary import Vocabulary
 
@@ -157,9 +157,13 @@ def test_a_corpus_folder_is_never_taken_for_shards(tmp_path: Path) -> None:
         write(tmp_path, name, "a b\n")
     train, valid, test = find_splits(tmp_path)
     assert [Path(f).name for f in (*train, *valid, *test)] == ["train.txt", "valid.txt", "test.txt"]
-    (tmp_path / "valid.txt").unlink()
+    (tmp_path / "valid.txt").rename(tmp_path / "other.txt")
     with pytest.raises(LightRNNError, match="--valid"):
-        find_splits(tmp_path)
+        choose_splits([str(tmp_path)], [], [])
+    given = choose_splits([str(tmp_path)], [str(tmp_path / "other.txt")], [])
+    assert [[Path(f).name for f in split] for split in given] == [["train.txt"], ["other.txt"], ["test.txt"]]
+    (tmp_path / "other.txt").rename(tmp_path / "dev.txt")
+    assert [Path(f).name for f in choose_splits([str(tmp_path)], [], [])[1]] == ["dev.txt"]
 
 
 def test_billion_words_preset(tmp_path: Path) -> None:

@@ -21,17 +21,30 @@ import torch
 import zstandard
 
 from conftest import made_up_text
-from lightrnn import run as runs
+from lightrnn import bootstrap
 from lightrnn.checkpoint import load_model, load_training, read_config, save_model
 from lightrnn.cli import main
-from lightrnn.config import ModelConfig, Recipe, TrainingConfig
+from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from lightrnn.corpus import Corpus, prepare
 from lightrnn.model import LightRNN
 from lightrnn.table import WordTable
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
 ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
-SMALL = ("--hidden-size", "8", "--batch-size", "4", "--window", "10", "--epochs", "1", "--threads", "1")
+SMALL = (
+    "--hidden-size",
+    "8",
+    "--batch-size",
+    "4",
+    "--window",
+    "10",
+    "--epochs",
+    "1",
+    "--threads",
+    "1",
+    "--refine",
+    "none",
+)
 MIB = 1 << 20
 PAGE = 4096
 
@@ -63,7 +76,8 @@ Refusal = Callable[..., str]
 
 def train_model(corpus: Corpus, folder: Path) -> None:
     settings = TrainingConfig(epochs=1, batch_size=4, window=10)
-    runs.train(corpus, Recipe(ModelConfig(hidden_size=8), settings), folder, device=torch.device("cpu"))
+    recipe = Recipe(ModelConfig(hidden_size=8), settings, BootstrapConfig(refine="none"))
+    bootstrap.train(corpus, recipe, folder, device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -835,7 +849,7 @@ OUT_OF_RANGE = [
     *((TRAIN, "--weight-init", value) for value in ("0", "-1", "11", "nan")),
     *((TRAIN, "--batch-size", value) for value in ("0", "-20", "65537")),
     *((TRAIN, "--window", value) for value in ("0", "-1", "65537")),
-    *((TRAIN, "--epochs", value) for value in ("0", "-1", "1000000", "0.5")),
+    *((TRAIN, "--epochs", value) for value in ("0", "-1", "1000000", "nan")),
     *((TRAIN, "--minutes", value) for value in ("-1", "nan", "inf")),
     *((TRAIN, "--check-every", value) for value in ("-1", "x")),
     (TRAIN, "--patience", "-1"),
@@ -870,8 +884,7 @@ def test_option_out_of_range(
     assert result.code == 2, result
     assert re.search(rf"{option}\b", result.err), result.err
     assert result.out == ""
-    if not result.err.startswith("Usage:"):
-        assert_one_sentence(result.err)
+    assert_one_sentence(result.err)
     assert snapshot(tmp_path) == {}
 
 

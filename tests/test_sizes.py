@@ -10,7 +10,7 @@ import torch
 from lightrnn.config import ModelConfig, Recipe
 from lightrnn.model import LightRNN
 from lightrnn.sizes import conventional_parameters, human_bytes, human_count, lightrnn_parameters
-from lightrnn.table import WordTable
+from lightrnn.table import WordTable, table_shape
 
 PAPER = [  # recipe, fields, vocabulary, the count printed in the paper's tables
     ("paper-aclw", {}, 152_000, "18M"),
@@ -28,7 +28,7 @@ PAPER = [  # recipe, fields, vocabulary, the count printed in the paper's tables
 @pytest.mark.parametrize(("recipe", "fields", "vocabulary", "printed"), PAPER)
 def test_the_papers_parameter_counts(recipe: str, fields: dict[str, int], vocabulary: int, printed: str) -> None:
     config = Recipe.load(recipe).override(fields).model
-    millions = sum(lightrnn_parameters(config, vocabulary).values()) / 1e6
+    millions = sum(lightrnn_parameters(config, table_shape(vocabulary)).values()) / 1e6
     assert f"{millions:.1f}M" == printed if "." in printed else f"{millions:.0f}M" == printed
 
 
@@ -54,7 +54,7 @@ def test_counts_are_those_of_the_real_model(cell: str, components: int, bias: bo
     vectors = model.input_vectors.weight.numel()
     outputs = sum(p.numel() for p in (*model.output_vectors, *model.output_bias))
     recurrence = sum(p.numel() for p in model.recurrence.parameters())
-    assert lightrnn_parameters(config, 101) == {
+    assert lightrnn_parameters(config, model.shape) == {
         "input vectors": vectors,
         "output vectors": outputs,
         "recurrence": recurrence,

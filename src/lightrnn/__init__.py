@@ -1,5 +1,6 @@
 """Word-level language models with huge vocabularies in a few megabytes: LightRNN (Li et al., NIPS 2016)."""
 
+from .bootstrap import resume, train
 from .checkpoint import load_model
 from .config import ModelConfig, Recipe, TrainingConfig
 from .corpus import Corpus, prepare
@@ -7,7 +8,6 @@ from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
 from .model import LanguageModel, LightRNN
 from .predict import next_log_probs, next_words, sample
-from .run import resume, train
 from .table import WordTable
 from .text import TextRules
 from .vocabulary import Vocabulary

@@ -12,6 +12,7 @@ place, then they take their names. A reader takes whichever of NAME and NAME.new
 so a kill between any two of these steps leaves a model whose weights, table and vocabulary belong together.
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -40,23 +41,25 @@ TRAINING, METRICS = "training.safetensors", "metrics.jsonl"
 def save_model(folder: Path, model: LightRNN, vocabulary: Vocabulary, training: dict[str, Any]) -> None:
     """Write or replace the model in `folder`; `training` says how it was made, for people and `lightrnn info`."""
     folder.mkdir(parents=True, exist_ok=True)
-    previous = read_json(folder / CONFIG)["files"] if (folder / CONFIG).exists() else {}
+    previous = _finish_commit(folder)
     table = model.table
-    contents: dict[str, Callable[[IO[bytes]], Any]] = {
-        VOCABULARY: vocabulary.write,
-        TABLE: lambda file: table.write(file, vocabulary),
-        WEIGHTS: lambda file: file.write(_serialise(model.state_dict())),
+    contents: dict[str, tuple[str, Callable[[IO[bytes]], Any]]] = {  # what it depends on, and how to write it
+        VOCABULARY: (vocabulary.fingerprint, vocabulary.write),
+        TABLE: (vocabulary.digest + table.digest, lambda file: table.write(file, vocabulary)),
+        WEIGHTS: ("", lambda file: file.write(_serialise(model.state_dict()))),
     }
-    digests = {}
-    staged = []
-    for name, write in contents.items():
+    files, sources, staged = {}, {}, []
+    for name, (source, write) in contents.items():
+        sources[name] = source
+        if source and source == previous.get("sources", {}).get(name):
+            files[name] = previous["files"][name]
+            continue
         buffer = io.BytesIO()
         write(buffer)
-        digests[name] = hashlib.sha256(buffer.getbuffer()).hexdigest()
-        if previous.get(name) != digests[name]:
-            with atomic_file(folder / f"{name}.new") as file:
-                file.write(buffer.getbuffer())
-            staged.append(name)
+        files[name] = hashlib.sha256(buffer.getbuffer()).hexdigest()
+        with atomic_file(folder / f"{name}.new") as file:
+            file.write(buffer.getbuffer())
+        staged.append(name)
     config = {
         "format": MODEL_FORMAT,
         "kind": "lightrnn",
@@ -65,11 +68,24 @@ def save_model(folder: Path, model: LightRNN, vocabulary: Vocabulary, training: 
         "table_shape": list(model.shape),
         "rules": vocabulary.rules.to_dict(),
         "training": training,
-        "files": digests,
+        "files": files,
+        "sources": sources,
     }
     write_json(folder / CONFIG, config)
     for name in staged:
         (folder / f"{name}.new").replace(folder / name)
+
+
+def _finish_commit(folder: Path) -> dict[str, Any]:
+    """If a kill came between a commit and its renames, do them now; returns what was committed, {} if nothing."""
+    if not (folder / CONFIG).exists():
+        return {}
+    config = read_config(folder)
+    for name in config["files"]:
+        fresh = folder / f"{name}.new"
+        if fresh.exists() and sha256(fresh) == config["files"][name]:
+            fresh.replace(folder / name)
+    return config
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -100,14 +116,18 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _committed(folder: Path, name: str, config: dict[str, Any]) -> Path:
-    """The file that belongs to config.json: NAME, or NAME.new if a kill came before its renaming."""
-    candidates = [path for path in (folder / name, folder / f"{name}.new") if path.is_file()]
-    if not candidates:
-        raise LightRNNError(f"{folder} has no {name}; restore it from a copy or train again")
-    for path in candidates:
-        if sha256(path) == config["files"].get(name):
-            return path
+def _read_committed(folder: Path, name: str) -> bytes:
+    """The contents that belong to config.json: of NAME, or of NAME.new if a kill came before its renaming."""
+    for _ in range(3):  # a trainer that saves at this moment may be between two steps
+        digest = read_config(folder)["files"].get(name)
+        candidates = [path for path in (folder / name, folder / f"{name}.new") if path.is_file()]
+        if not candidates:
+            raise LightRNNError(f"{folder} has no {name}; restore it from a copy or train again")
+        for path in candidates:
+            with contextlib.suppress(FileNotFoundError):
+                data = path.read_bytes()
+                if hashlib.sha256(data).hexdigest() == digest:
+                    return data
     raise LightRNNError(
         f"{folder / name} is damaged or belongs to another model: it is not the file that {CONFIG} lists; "
         "restore it from a copy or train again"
@@ -115,28 +135,25 @@ def _committed(folder: Path, name: str, config: dict[str, Any]) -> Path:
 
 
 def load_vocabulary(folder: Path) -> Vocabulary:
-    config = read_config(folder)
-    return Vocabulary.read(_committed(folder, VOCABULARY, config), TextRules.from_dict(config["rules"]))
+    rules = TextRules.from_dict(read_config(folder)["rules"])
+    return Vocabulary.parse(_read_committed(folder, VOCABULARY), str(folder / VOCABULARY), rules)
 
 
 def load_table(folder: Path, vocabulary: Vocabulary) -> WordTable:
-    return WordTable.read(_committed(folder, TABLE, read_config(folder)), vocabulary)
+    return WordTable.parse(_read_committed(folder, TABLE), str(folder / TABLE), vocabulary)
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> tuple[LightRNN, Vocabulary]:
     """The trained model, ready to score (dropout off), and its vocabulary."""
     config = read_config(folder)
     vocabulary = load_vocabulary(folder)
-    _committed(folder, TABLE, config)
-    weights = safetensors.torch.load(_committed(folder, WEIGHTS, config).read_bytes())
-    shape = tuple(config["table_shape"])
-    model = LightRNN(
-        ModelConfig.from_dict(config["model"], str(folder / CONFIG)),
-        WordTable(weights["codes"].numpy().astype("int64"), shape),
-    )
+    _read_committed(folder, TABLE)
+    weights = safetensors.torch.load(_read_committed(folder, WEIGHTS))
     try:
+        table = WordTable(weights["codes"].numpy().astype("int64"), tuple(config["table_shape"]))
+        model = LightRNN(ModelConfig.from_dict(config["model"], str(folder / CONFIG)), table)
         model.load_state_dict(weights)
-    except RuntimeError:
+    except (KeyError, RuntimeError):
         raise LightRNNError(f"{folder / CONFIG} does not describe the weights beside it; restore it") from None
     return model.to(device).eval(), vocabulary
 

@@ -114,11 +114,30 @@ class TrainingConfig(Settings):
     weight_init: float = setting(0.1, "weights start uniform in ± this", least=1e-6, most=10.0)
     batch_size: int = setting(20, "tracks (or sentences) trained on side by side", least=1, most=65536)
     window: int = setting(35, "words of truncated back-propagation through time", least=1, most=65536)
-    epochs: int = setting(10, "budget: passes over the training text", least=1, most=100000)
+    epochs: float = setting(10.0, "budget: passes over the training text", least=0.001, most=1e5)
     minutes: float = setting(0.0, "budget: minutes of training; 0: no limit", least=0.0, most=1e7)
     check_every: int = setting(0, "mini-batches between validations; 0: once an epoch", least=0, most=10**9)
     patience: int = setting(0, "stop after this many validations without improvement; 0: never", least=0, most=10**6)
     seed: int = setting(1, "seed of the table, the weights and dropout", least=0, most=2**31 - 1)
+
+
+@dataclass(frozen=True)
+class BootstrapConfig(Settings):
+    """The learning of the table: where it starts, and how and how often it is refined."""
+
+    section = "bootstrap"
+
+    start: str = setting(
+        "bigram", "first table: random, or clustered by neighbouring words", choices=("random", "bigram")
+    )
+    refine: str = setting(
+        "cluster",
+        "what happens between rounds: nothing; the paper's matching; clustering of the words' mean hidden states",
+        choices=("none", "matching", "cluster"),
+    )
+    rounds: int = setting(1, "refinements of the table", least=0, most=1000)
+    round_share: float = setting(0.2, "share of the budget that is trained before each refinement", least=0.0, most=1.0)
+    solver: str = setting("block", "solver of the matching", choices=("block", "half", "exact"))
 
 
 @dataclass(frozen=True)
@@ -127,6 +146,7 @@ class Recipe:
 
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
+    bootstrap: BootstrapConfig = BootstrapConfig()
 
     @classmethod
     def load(cls, name: str) -> "Recipe":
@@ -149,14 +169,16 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], origin: str) -> "Recipe":
-        sections = {"model", "training"}
+        sections: list[type[Settings]] = [ModelConfig, TrainingConfig, BootstrapConfig]
+        names = [section.section for section in sections]
         for name, section in values.items():
-            if name not in sections or not isinstance(section, dict):
-                raise LightRNNError(f"{origin} has {name!r} where only the sections [model] and [training] belong")
-        return cls(
-            ModelConfig.from_dict(values.get("model", {}), origin),
-            TrainingConfig.from_dict(values.get("training", {}), origin),
-        )
+            if name not in names or not isinstance(section, dict):
+                known = ", ".join(f"[{known}]" for known in names)
+                raise LightRNNError(f"{origin} has {name!r} where only the sections {known} belong")
+        return cls(*(section.from_dict(values.get(section.section, {}), origin) for section in sections))  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {section.section: section.to_dict() for section in (self.model, self.training, self.bootstrap)}
 
     def override(self, values: dict[str, Any]) -> "Recipe":
         """The recipe with some fields replaced, whatever section they are in."""
@@ -164,7 +186,8 @@ class Recipe:
         def mine(section: Settings) -> dict[str, Any]:
             return {f.name: values[f.name] for f in fields(section) if f.name in values}
 
-        return Recipe(replace(self.model, **mine(self.model)), replace(self.training, **mine(self.training)))
+        sections = (self.model, self.training, self.bootstrap)
+        return Recipe(*(replace(section, **mine(section)) for section in sections))  # type: ignore[arg-type]
 
 
 def recipe_names() -> list[str]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .errors import LightRNNError
 from .files import atomic_folder, read_json, sha256, write_json
 from .text import TextRules, word_blocks
-from .vocabulary import Vocabulary, read_word_list
+from .vocabulary import Vocabulary
 
 DATA_FORMAT = 1
 SPLITS = ("train", "valid", "test")
@@ -225,9 +225,7 @@ def _vocabulary(
     if given is None:
         return choose_vocabulary(words, counts, rules, min_count, max_words)
     if isinstance(given, Path):
-        listed, _ = read_word_list(given)
-        listed += [word for word in rules.specials if word not in set(listed)]
-        given = Vocabulary(listed, np.zeros(len(listed), np.int64), rules)
+        given = Vocabulary.read(given, rules)
     known = np.zeros(len(given), np.int64)
     np.add.at(known, given.encode(words), counts)
     return Vocabulary(given.words, known, rules)
@@ -280,8 +278,8 @@ class Corpus:
             )
         rules = TextRules.from_dict(info["rules"])
         try:
-            vocabulary = Vocabulary.read(path / "vocab.tsv", rules)
-        except LightRNNError as error:
+            vocabulary = Vocabulary.parse((path / "vocab.tsv").read_bytes(), "it", rules)
+        except (LightRNNError, OSError) as error:
             raise LightRNNError(f"{path / 'vocab.tsv'} is damaged ({error}); prepare the text again") from None
         if vocabulary.digest != info["vocabulary_digest"]:
             raise LightRNNError(f"{path / 'vocab.tsv'} is not the one this data was made with; prepare the text again")
@@ -300,6 +298,10 @@ class Corpus:
                 raise LightRNNError(f"{path / split}.npy holds ids outside the vocabulary; prepare the text again")
             splits[split] = ids
         return cls(path, vocabulary, splits, info)
+
+    def files(self, name: str) -> list[str]:
+        """The names of the files that a split was made from."""
+        return list(self.info["splits"][name]["files"])
 
     def split(self, name: str) -> NDArray[np.int32]:
         if name not in self.splits:

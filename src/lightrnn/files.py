@@ -33,7 +33,8 @@ def _zst_blocks(path: Path) -> Iterator[bytes]:
             while data:
                 if frame.eof:
                     frame = zstandard.ZstdDecompressor().decompressobj()
-                yield frame.decompress(data)
+                if block := frame.decompress(data):
+                    yield block
                 data = frame.unused_data if frame.eof else b""
     if not frame.eof:
         raise EOFError("it ends in the middle of a frame")

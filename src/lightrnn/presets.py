@@ -1,10 +1,11 @@
 """The conventions of known corpora: text rules, vocabulary cut-off, and where a release keeps its splits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import LightRNNError
-from .files import is_text_shard
+from .files import expand, is_text_shard
 from .text import TextRules
 
 
@@ -18,7 +19,7 @@ class Preset:
     about: str
     rules: TextRules = field(default_factory=lambda: TextRules(normalize="none"))
     min_count: int = 1
-    layout: tuple[str, str, str] = ("*train*", "*valid*", "*test*")
+    layout: tuple[str, str, str] = ("*train*", "*valid*|*dev*", "*test*")
 
 
 PRESETS: dict[str, Preset] = {
@@ -39,15 +40,28 @@ PRESETS: dict[str, Preset] = {
 
 
 def find_splits(folder: Path, layout: tuple[str, str, str] = Preset.layout) -> tuple[list[str], ...] | None:
-    """The train, valid and test files of a corpus folder, or None where it has no such layout.
+    """The train, valid and test files of a corpus folder ([] for a missing one), or None where it has no such layout.
 
     A folder is a corpus, not a heap of shards, when its names tell training from held-out text; this keeps
-    `lightrnn prepare FOLDER` from ever training on the test text. Test files may be missing, the others not.
+    `lightrnn prepare FOLDER` from ever training on the test text.
     """
-    splits = tuple([str(p) for p in sorted(folder.glob(pattern)) if is_text_shard(p)] for pattern in layout)
-    train, valid, test = splits
-    if not train or not (valid or test):
-        return None
-    if not valid:
-        raise LightRNNError(f"{folder} has a training and a test text but nothing named {layout[1]}; add --valid FILE")
-    return splits
+    train, valid, test = (
+        sorted(str(p) for pattern in patterns.split("|") for p in folder.glob(pattern) if is_text_shard(p))
+        for patterns in layout
+    )
+    return (train, valid, test) if train and (valid or test) else None
+
+
+def choose_splits(
+    train: Sequence[str],
+    valid: Sequence[str],
+    test: Sequence[str],
+    layout: tuple[str, str, str] = Preset.layout,
+) -> tuple[list[str], ...]:
+    """The files of each split: those named, and where one corpus folder is given, those that lie in it."""
+    folder = Path(train[0])
+    found = find_splits(folder, layout) if len(train) == 1 and folder.is_dir() else None
+    if found and not (valid or found[1]):
+        raise LightRNNError(f"{folder} has a training and a test text but no validation text; add --valid FILE")
+    own = found or (expand(train), [], [])
+    return (own[0], expand(valid) if valid else own[1], expand(test) if test else own[2])

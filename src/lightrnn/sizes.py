@@ -4,16 +4,14 @@ Letters as in the paper: V vocabulary, n embedding size, m hidden size; rows and
 """
 
 from .config import ModelConfig
-from .table import table_shape
 
 GATES = {"lstm": 4, "gru": 3, "rnn-tanh": 1, "rnn-sigmoid": 1}
 BYTES = 4  # of a float32
 
 
-def lightrnn_parameters(config: ModelConfig, vocabulary_size: int) -> dict[str, int]:
-    """Parameters by part: about 2√V·n input, 2√V·m output, and for an LSTM 4m(n + m) a layer."""
-    vectors = sum(table_shape(vocabulary_size, config.components))
-    return _parameters(config, vectors)
+def lightrnn_parameters(config: ModelConfig, shape: tuple[int, ...]) -> dict[str, int]:
+    """Parameters by part for a table of some shape: about 2√V·n input, 2√V·m output, for an LSTM 4m(n + m) a layer."""
+    return _parameters(config, sum(shape))
 
 
 def conventional_parameters(config: ModelConfig, vocabulary_size: int) -> dict[str, int]:

@@ -7,6 +7,7 @@ can be short. A table is a bijection between words and existing cells. Written o
 to n_s - 1, except where components 1 … s-1 equal those of the last cell; there it ends at the last cell's component s.
 """
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -115,13 +116,25 @@ class WordTable:
         lines += ["\t".join((w, *map(str, c))) for w, c in zip(vocabulary.words, self.codes.tolist(), strict=True)]
         file.write(("\n".join(lines) + "\n").encode())
 
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(repr(self.shape).encode() + self.codes.tobytes()).hexdigest()
+
     @classmethod
     def read(cls, path: Path, vocabulary: Vocabulary) -> "WordTable":
         """A table file for this vocabulary; its lines may be in any order."""
         try:
-            lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise LightRNNError(f"cannot read the table {path}: {error}") from None
+            return cls.parse(path.read_bytes(), str(path), vocabulary)
+        except OSError as error:
+            raise LightRNNError(f"cannot read the table {path}: {error.strerror or error}") from None
+
+    @classmethod
+    def parse(cls, data: bytes, path: str, vocabulary: Vocabulary) -> "WordTable":
+        """The same from the file's contents; `path` is for the errors."""
+        try:
+            lines = data.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise LightRNNError(f"the table {path} is not UTF-8 at offset {error.start:,}") from None
         if not lines[0].startswith(HEADER):
             raise LightRNNError(f"{path} is no word table: its first line must begin {HEADER.strip()!r}")
         try:

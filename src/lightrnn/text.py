@@ -5,6 +5,7 @@ word. The same rules apply when a model scores text later.
 """
 
 import unicodedata
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast, get_args
@@ -79,7 +80,7 @@ def word_blocks(source: str, rules: TextRules) -> Iterator[list[bytes]]:
     rest = b""
     last = b"\n"
     for block in read_blocks(source):
-        data = rest + block
+        data = rest + (block.removeprefix(BOM_UTF8) if offset == 0 and not rest else block)
         cut = max(data.rfind(b"\n"), data.rfind(b" ")) + 1
         whole, rest = data[:cut], data[cut:]
         yield _words(whole, rules, line_end, source, offset)

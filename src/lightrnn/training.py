@@ -10,7 +10,7 @@ given them goes on to the same bytes.
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from math import cos, exp, isfinite, pi
 from typing import Any
@@ -25,6 +25,8 @@ from .evaluation import Evaluation, evaluate
 from .model import LightRNN, State
 from .vocabulary import Vocabulary
 from .windows import Ids, Window, sentence_windows, stream_windows
+
+LOWER_RATE = "start again, or go on from the best model with --init, at a lower --learning-rate"
 
 
 @dataclass
@@ -79,27 +81,33 @@ class Trainer:
 
     def run(self) -> Iterator[Batch | Check]:
         """Train until a budget or the patience is spent; ends with a validation. `stop_reason` then tells why."""
-        while not self.stop_reason:
-            for window in islice(self._windows(self.position.epoch), self.position.batch, None):
-                yield self._timed_batch(window)
-                if self.config.check_every and self.position.step % self.config.check_every == 0:
-                    yield self._check()
-                if self.stop_reason:
-                    break
-            else:
-                self.position.epoch += 1
-                self.position.batch = self.position.epoch_tokens = 0
-                if not self.config.check_every:
-                    yield self._check()
+        for window in self._windows_to_come():
+            if self._check_is_due():
+                yield self._check()
+            if self.stop_reason:
+                break
+            yield self._timed_batch(window)
         if self.position.tokens:
             yield self._check()
+
+    def _windows_to_come(self) -> Iterator[Window]:
+        """Epoch after epoch without end, from the position on."""
+        while True:
+            yield from islice(self._windows(self.position.epoch), self.position.batch, None)
+            self.position.epoch += 1
+            self.position.batch = self.position.epoch_tokens = 0
+
+    def _check_is_due(self) -> bool:
+        """Told by the position alone, so that a run resumed just before a validation does not skip it."""
+        position, every = self.position, self.config.check_every
+        return position.tokens > 0 and (position.step % every == 0 if every else position.batch == 0)
 
     @property
     def stop_reason(self) -> str:
         """Why the run is over, or an empty string."""
         position, config = self.position, self.config
-        if position.epoch >= config.epochs:
-            return f"{config.epochs} epochs done"
+        if self.epochs_done >= config.epochs:
+            return f"{config.epochs:g} epochs done"
         if config.minutes and position.seconds >= 60 * config.minutes:
             return f"{config.minutes:g} minutes used"
         if config.patience and position.checks_since_best >= config.patience:
@@ -107,10 +115,14 @@ class Trainer:
         return ""
 
     @property
+    def epochs_done(self) -> float:
+        return self.position.epoch + self.position.epoch_tokens / len(self.train)
+
+    @property
     def progress(self) -> float:
         """The share of the budget that is used, 0 … 1."""
         position, config = self.position, self.config
-        epochs = (position.epoch + position.epoch_tokens / len(self.train)) / config.epochs
+        epochs = self.epochs_done / config.epochs
         minutes = position.seconds / (60 * config.minutes) if config.minutes else 0.0
         return min(max(epochs, minutes), 1.0)
 
@@ -161,7 +173,7 @@ class Trainer:
             raise LightRNNError(
                 f"the loss became {nats.item():g} (gradient norm {norm.item():g}) "
                 f"at mini-batch {self.position.step + 1:,} "
-                f"with learning rate {self.learning_rate:g}; try a lower --learning-rate or --clip-norm"
+                f"with learning rate {self.learning_rate:g}; {LOWER_RATE}"
             )
         self.optimizer.param_groups[0]["lr"] = self.learning_rate
         self.optimizer.step()
@@ -169,7 +181,7 @@ class Trainer:
         return float(nats.item())
 
     def _mixed_precision(self) -> contextlib.AbstractContextManager[Any]:
-        if self.device.type == "cuda" and torch.cuda.is_bf16_supported():
+        if self.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.autocast("cuda", torch.bfloat16)
         return contextlib.nullcontext()
 
@@ -182,7 +194,7 @@ class Trainer:
         if not isfinite(validation.nats):
             raise LightRNNError(
                 f"the validation loss became {validation.nats:g} at mini-batch {position.step:,} "
-                f"with learning rate {rate:g}; try a lower --learning-rate or --clip-norm"
+                f"with learning rate {rate:g}; {LOWER_RATE}"
             )
         improved = position.best_perplexity is None or validation.perplexity < position.best_perplexity
         if improved:
@@ -207,7 +219,7 @@ class Trainer:
         return named
 
     def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
-        """Go on from what `tensors` and `asdict(position)` gave."""
+        """Go on from what `tensors()` and the position, as a dict, were."""
 
         def named(prefix: str) -> dict[str, Tensor]:
             return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
@@ -225,6 +237,3 @@ class Trainer:
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
         self.position = Position(**position)
-
-    def position_dict(self) -> dict[str, Any]:
-        return asdict(self.position)

@@ -52,8 +52,14 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the words in order: two vocabularies with one digest give every word the same id."""
-        return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
+        """SHA-256 of words and text rules: two vocabularies with one digest make the same ids of any text."""
+        rules = self.rules.to_dict() | {"convention": None}
+        return hashlib.sha256("\n".join([*self.words, repr(sorted(rules.items()))]).encode()).hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest, with the counts."""
+        return hashlib.sha256(self.digest.encode() + self.counts.tobytes()).hexdigest()
 
     def encode(self, words: Iterable[str]) -> NDArray[np.int32]:
         """Ids of words that are cleaned already; unknown ones become unk."""
@@ -74,24 +80,39 @@ class Vocabulary:
         file.write("".join(lines).encode())
 
     @classmethod
-    def read(cls, path: Path, rules: TextRules) -> "Vocabulary":
-        words, counts = read_word_list(path)
+    def parse(cls, data: bytes, name: str, rules: TextRules) -> "Vocabulary":
+        """What `write` wrote, or any list of words, one a line, optionally followed by a tab and a count (else 0)."""
+        words, counts = _parse_words(data, name)
         return cls(words, counts, rules)
 
+    @classmethod
+    def read(cls, path: Path, rules: TextRules) -> "Vocabulary":
+        """A word list given by a person: words that the rules would change are refused, missing specials added."""
+        try:
+            words, counts = _parse_words(path.read_bytes(), str(path))
+        except OSError as error:
+            raise LightRNNError(f"cannot read the vocabulary {path}: {error.strerror or error}") from None
+        for number, word in enumerate(words, 1):
+            if word not in rules.specials and rules.clean(word) != word:
+                raise LightRNNError(
+                    f"{path} line {number}: text never holds {word!r} under --normalize {rules.normalize}"
+                    f"{' --lowercase' * rules.lowercase}, it would be {rules.clean(word)!r}; clean the list first"
+                )
+        listed = set(words)
+        added = [word for word in rules.specials if word not in listed]
+        return cls([*words, *added], np.concatenate([counts, np.zeros(len(added), np.int64)]), rules)
 
-def read_word_list(path: Path) -> tuple[list[str], NDArray[np.int64]]:
-    """Words and counts of a file with one word a line, optionally followed by a tab and its count (else 0)."""
+
+def _parse_words(data: bytes, path: str) -> tuple[list[str], NDArray[np.int64]]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise LightRNNError(f"cannot read the vocabulary {path}: {error.strerror or error}") from None
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise LightRNNError(f"the vocabulary {path} is not UTF-8 at offset {error.start:,}") from None
     words: list[str] = []
     counts: list[int] = []
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+    for number, line in enumerate(text.replace("\r\n", "\n").removesuffix("\n").split("\n"), 1):
         word, _, count = line.partition("\t")
-        if len(word.encode().split()) != 1 or not (count == "" or (count.isdecimal() and len(count) < 19)):
+        if word.encode().split() != [word.encode()] or not (count == "" or (count.isdecimal() and len(count) < 19)):
             raise LightRNNError(f"{path} line {number}: expected a word, or word-tab-count, got {line[:60]!r}")
         words.append(word)
         counts.append(int(count or 0))

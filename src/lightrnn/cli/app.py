@@ -1,19 +1,21 @@
 """The `lightrnn` program: its commands, and the one place where errors become one sentence and exit code 2."""
 
 import os
+import re
+import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from .. import __version__
 from ..errors import LightRNNError
-from . import demo, evaluate, info, prepare, train
+from . import demo, evaluate, info, prepare, table, train
 from .screen import err
 
 app = typer.Typer(
     name="lightrnn",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,6 +34,7 @@ app.command("prepare")(prepare.prepare)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("info")(info.info)
+app.command("table")(table.table)
 app.command("demo")(demo.demo)
 
 
@@ -41,20 +44,30 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+UsageError: Any = typer.BadParameter.__base__  # Click's, wherever this version of Typer keeps it
+
+
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that temporaries are removed
     try:
-        app()
+        raise SystemExit(app(standalone_mode=False))
+    except UsageError as error:
+        _fail(error.format_message())
     except LightRNNError as error:
         _fail(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        raise SystemExit(130) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away: quietly stop
         raise SystemExit(1) from None
@@ -62,7 +75,7 @@ def main() -> None:
         name = f" {error.filename}" if error.filename else ""
         _fail(f"cannot write or read{name}: {error.strerror or error}; what was finished before is intact")
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "memory" not in str(error):  # PyTorch's own error has no class on CPUs
+        if isinstance(error, RuntimeError) and not re.search("out of memory|(can't|not enough).*memory", str(error)):
             raise
         _fail("out of memory; lower --batch-size or --hidden-size, or use a smaller vocabulary with --max-words")
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 import typer
 
+from .. import bootstrap
 from .. import corpus as corpora
-from .. import run
 from ..checkpoint import load_model
 from ..config import Recipe
 from ..corpus import Corpus
@@ -67,7 +67,7 @@ def _demo(folder: Path, minutes: float) -> None:
     recipe = Recipe.load("demo").override({"minutes": minutes})
     _heading(f"2. Train: one layer of {recipe.model.hidden_size} units, {minutes:g} minutes")
     with screen.training_screen() as report:
-        run.train(corpus, recipe, folder / "model", report=report)
+        bootstrap.train(corpus, recipe, folder / "model", report=report)
     model, _ = load_model(folder / "model")
 
     _heading("3. What it is worth")
@@ -79,7 +79,9 @@ def _demo(folder: Path, minutes: float) -> None:
     screen.out.print(screen.table(None, "model", "test perplexity", rows=rows))
     screen.out.print()
     size = len(corpus.vocabulary)
-    screen.out.print(size_table(lightrnn_parameters(model.config, size), conventional_parameters(model.config, size)))
+    screen.out.print(
+        size_table(lightrnn_parameters(model.config, model.shape), conventional_parameters(model.config, size))
+    )
 
     _heading("4. What comes next")
     for context in CONTEXTS:

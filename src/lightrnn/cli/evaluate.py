@@ -7,11 +7,11 @@ from typing import Annotated, cast, get_args
 import typer
 
 from .. import evaluation
+from ..bootstrap import choose_device
 from ..checkpoint import load_model
 from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..files import expand
-from ..run import choose_device
 from ..table import component_names
 from ..text import Convention
 from . import screen
@@ -30,7 +30,7 @@ def evaluate(
         typer.Option(
             "--convention",
             metavar="stream|sentence",
-            help="Carry the state across sentences, or start each afresh [default: the model's].",
+            help="Carry the state across sentences, or start each afresh; the model's own unless given.",
         ),
     ] = None,
     batch_size: Annotated[

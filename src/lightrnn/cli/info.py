@@ -51,7 +51,7 @@ def info(
     else:
         settings, size = Recipe.load(recipe or "small").override(overrides).model, vocab_size
         shape = table_shape(size, settings.components)
-    light, full = lightrnn_parameters(settings, size), conventional_parameters(settings, size)
+    light, full = lightrnn_parameters(settings, shape), conventional_parameters(settings, size)
     if as_json:
         facts = {
             "vocabulary_size": size,

@@ -29,6 +29,8 @@ def use_threads(threads: int) -> None:
 
 def check_output(folder: Path, force: bool, marker: str) -> None:
     """Refuse to write over something; with --force only over a folder of our own kind, known by its marker file."""
+    if folder.resolve() == Path.cwd():
+        raise LightRNNError("-o is the current folder, which cannot be replaced; name a folder to make")
     if not folder.exists():
         return
     ours = (folder / marker).is_file() and OURS[marker] <= read_json(folder / marker).keys()

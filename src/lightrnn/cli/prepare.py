@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from .. import corpus as corpora
+from ..checkpoint import load_vocabulary
 from ..errors import LightRNNError
-from ..files import expand
-from ..presets import PRESETS, Preset, find_splits
+from ..presets import PRESETS, Preset, choose_splits, find_splits
 from ..sizes import human_count
 from ..text import TextRules
 from . import screen
@@ -39,19 +39,21 @@ def prepare(
     ] = None,
     vocab: Annotated[
         Path | None,
-        typer.Option("--vocab", help="Use this word list (one word a line) instead of TRAIN's words."),
+        typer.Option("--vocab", help="Use the words of this list (one a line) or model folder, not TRAIN's."),
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Fold case.")] = False,
     normalize: Annotated[
         str | None,
-        typer.Option("--normalize", metavar="none|nfc|nfkc", help="Unicode normalisation [default: nfc]."),
+        typer.Option(
+            "--normalize", metavar="none|nfc|nfkc", help="Unicode normalisation; nfc unless a preset says otherwise."
+        ),
     ] = None,
     convention: Annotated[
         str | None,
         typer.Option(
             "--convention",
             metavar="stream|sentence",
-            help="Carry the state across sentences, or start each afresh [default: stream].",
+            help="Carry the state across sentences (the default), or start each afresh.",
         ),
     ] = None,
     force: ForceOption = False,
@@ -61,31 +63,27 @@ def prepare(
 
     Words are what white space separates; every line ends a sentence. The text is read once and streamed: memory grows
     with the vocabulary, not with the text. A single folder that holds train, valid and test files is understood as
-    such. Without --valid, the last 5% of the lines are held out.
+    such. Without --valid, the last 5% of the text is held out.
 
       lightrnn prepare train.txt.xz --valid valid.txt.xz --test test.txt.xz -o data
       zcat shards/*.gz | lightrnn prepare - --min-count 3 -o data
       lightrnn prepare 1-billion-word-language-modeling-benchmark --preset billionw -o data
     """
     check_output(out, force, "data.json")
-    if out.resolve() == Path.cwd():
-        raise LightRNNError("-o is the current folder, which cannot be replaced; name a folder to make")
     chosen = _preset(preset)
     if vocab is not None and (min_count or max_words):
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
     changes: dict[str, Any] = {"lowercase": lowercase}
     changes |= {name: v for name, v in (("normalize", normalize), ("convention", convention)) if v is not None}
     rules = TextRules.from_dict((chosen.rules if chosen else TextRules()).to_dict() | changes)
-    splits: tuple[list[str], ...] = (train, valid or [], test or [])
-    if len(train) == 1 and Path(train[0]).is_dir() and not valid and not test:
-        found = find_splits(Path(train[0]), chosen.layout if chosen else Preset.layout)
-        if found is None and chosen is not None:
-            raise LightRNNError(
-                f"{train[0]} is not laid out as --preset {preset} expects ({', '.join(chosen.layout)}); "
-                "name the files with TRAIN, --valid and --test"
-            )
-        splits = found or splits
-    files = [expand(split) for split in splits]
+    layout = chosen.layout if chosen else Preset.layout
+    if chosen is not None and Path(train[0]).is_dir() and find_splits(Path(train[0]), layout) is None:
+        raise LightRNNError(
+            f"{train[0]} is not laid out as --preset {preset} expects ({', '.join(layout)}); "
+            "name the files with TRAIN, --valid and --test"
+        )
+    files = choose_splits(train, valid or [], test or [], layout)
+    vocabulary = load_vocabulary(vocab) if vocab is not None and vocab.is_dir() else vocab
     with screen.counter("words") as progress:
         made = corpora.prepare(
             files[0],
@@ -95,7 +93,7 @@ def prepare(
             rules=rules,
             min_count=min_count or (chosen.min_count if chosen else 1),
             max_words=max_words,
-            vocabulary=vocab,
+            vocabulary=vocabulary,
             progress=progress,
         )
     if as_json:

@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import exp
 from types import FrameType
 from typing import Any
 
@@ -11,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..run import Report
-from ..training import Batch, Check, Trainer
+from ..bootstrap import Event, Refined, Report, Run
+from ..training import Batch, Check
 
 out = Console(soft_wrap=True)
 err = Console(stderr=True, soft_wrap=True)
@@ -61,40 +62,61 @@ def training_screen() -> Iterator[Report]:
     ) as progress:
         bar = progress.add_task("training", total=1.0, facts="")
         last_line = time.monotonic()
-        recent: list[float] = []  # smoothed nats per word, words per second
+        smooth = 0.0  # nats a word
 
-        def report(trainer: Trainer, event: Batch | Check) -> None:
-            nonlocal last_line
+        def report(run: Run, event: Event) -> None:
+            nonlocal last_line, smooth
+            trainer = run.trainer
             position = trainer.position
-            rate = position.words / max(position.seconds, 1e-9)
-            if isinstance(event, Check):
+            if not isinstance(event, Batch):
                 last_line = time.monotonic()
-                err.print(_check_line(trainer, event), highlight=False)
+                line = _check_line(run, event) if isinstance(event, Check) else _refined_line(run, event)
+                err.print(line, highlight=False)
                 return
             loss = event.nats / event.tokens
-            recent[:] = [0.98 * recent[0] + 0.02 * loss if recent else loss]
+            smooth = 0.98 * smooth + 0.02 * loss if smooth else loss
             used = trainer.progress
             left = position.seconds * (1 - used) / used if used > 0 else 0.0
-            facts = f"loss {recent[0]:.3f}  {rate:,.0f} words/s  {_clock(left)} left"
-            progress.update(bar, completed=used, description=_epoch(trainer), facts=facts)
+            speed = position.words / max(position.seconds, 1e-9)
+            facts = f"perplexity {exp(min(smooth, 700.0)):.1f}  {speed:,.0f} words/s  {_clock(left)} left"
+            where = f"{_round(run)}epoch {trainer.epochs_done:.2f}/{trainer.config.epochs:g}"
+            progress.update(bar, completed=used, description=where, facts=facts)
             if not err.is_terminal and time.monotonic() - last_line > 30:
                 last_line = time.monotonic()
-                err.print(f"{_epoch(trainer)}  {used:.0%}  {facts}", highlight=False)
+                err.print(f"{where}  {facts}", highlight=False)
 
         yield report
 
 
-def _epoch(trainer: Trainer) -> str:
-    return f"epoch {min(trainer.position.epoch + 1, trainer.config.epochs)}/{trainer.config.epochs}"
+def _round(run: Run) -> str:
+    return f"round {run.round + 1}/{run.rounds + 1}  " if run.rounds else ""
 
 
-def _check_line(trainer: Trainer, check: Check) -> str:
-    position = trainer.position
-    epoch = position.epoch + position.epoch_tokens / len(trainer.train)
+def _check_line(run: Run, check: Check) -> str:
+    position = run.trainer.position
+    seconds, words = run.seconds + position.seconds, run.words + position.words
+    best = " *" if check.validation.perplexity == run.best_perplexity or check.improved else "  "
     return (
-        f"epoch {epoch:<5.4g} train {check.train_perplexity:8.2f}  valid {check.validation.perplexity:8.2f}"
-        f"{' *' if check.improved else '  '} rate {check.learning_rate:<9.3g} "
-        f"{position.words / position.seconds:,.0f} words/s  {_clock(position.seconds)}"
+        f"{_round(run)}epoch {run.trainer.epochs_done:<5.3g} train {check.train_perplexity:8.2f}  "
+        f"valid {check.validation.perplexity:8.2f}{best} rate {check.learning_rate:<9.3g} "
+        f"{words / seconds:,.0f} words/s  {_clock(seconds)}"
+    )
+
+
+def _refined_line(run: Run, refined: Refined) -> str:
+    refinement = refined.refinement
+    costs = ""
+    if refinement.cost_before is not None and refinement.cost_after is not None and refinement.bound is not None:
+        gap = 1 - refinement.bound / refinement.cost_after if refinement.cost_after else 0.0
+        costs = (
+            f"; cost {refinement.cost_before:.4f} to {refinement.cost_after:.4f} nats a token, "
+            f"lower bound {refinement.bound:.4f} (gap {gap:.1%})"
+        )
+    return (
+        f"table refined by {run.recipe.bootstrap.refine}: {refinement.moved:,} words moved, with "
+        f"{refinement.moved_tokens:.1%} of the tokens{costs}; perplexity {refined.perplexity_before:.1f} before, "
+        f"{refined.perplexity_after:.1f} right after; {refinement.seconds:.1f} s, "
+        f"{refined.share_of_training:.2%} of the training time"
     )
 
 

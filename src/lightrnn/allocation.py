@@ -1,0 +1,88 @@
+"""Filling a table component by component: each one a transportation problem within the groups made by those before.
+
+Shapes: V words and cells, K components, n_s values of component s.
+
+Words that share their first components form a group, and so do the cells; a group of words has as many cells. Assigning
+component s moves words to its values within their groups, with as many places as the group has cells of that value.
+So the first component is one large transportation problem, and the last is an assignment problem in every group.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .table import WordTable
+from .transport import transport
+
+Words = NDArray[np.int64]
+
+
+class CostMatrix(Protocol):
+    """costs[words] → (len(words), n): an array, or something that computes its rows on demand."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, words: Words, /) -> NDArray[np.float32]: ...
+
+
+class Allocation:
+    """A table in the making: `assign` a component (again and again, if wished), then `fix` it and take the next."""
+
+    def __init__(self, size: int, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.codes = np.zeros((size, len(shape)), np.int64)
+        self._cells = np.stack(np.unravel_index(np.arange(size), shape), axis=1)
+        self._word_group = np.zeros(size, np.int64)
+        self._cell_group = np.zeros(size, np.int64)
+        self._groups = [(np.arange(size), np.arange(size))]
+
+    def assign(self, component: int, costs: CostMatrix, tolerance: float = 1e-4) -> float:
+        """Give every word a value of `component` at least cost within its group; returns the dual value."""
+
+        def solve(group: int) -> float:
+            words, cells = self._groups[group]
+            capacities = np.bincount(self._cells[cells, component], minlength=self.shape[component])
+            solution = transport(costs[words], capacities, tolerance)
+            self.codes[words, component] = solution.bins
+            return solution.bound
+
+        return sum(in_parallel(solve, len(self._groups)))
+
+    def fix(self, component: int) -> None:
+        """Split the groups by what was assigned."""
+        n = self.shape[component]
+        _, self._word_group = np.unique(self._word_group * n + self.codes[:, component], return_inverse=True)
+        _, self._cell_group = np.unique(self._cell_group * n + self._cells[:, component], return_inverse=True)
+        self._groups = list(zip(_members(self._word_group), _members(self._cell_group), strict=True))
+
+    def table(self) -> WordTable:
+        return WordTable(self.codes, self.shape)
+
+
+def allocate(costs: Sequence[CostMatrix], shape: tuple[int, ...], order: Sequence[int]) -> tuple[WordTable, float]:
+    """A table by assigning the components in some order, and the dual value of the first, a bound for it alone."""
+    allocation = Allocation(costs[0].shape[0], shape)
+    bounds = []
+    for component in order:
+        bounds.append(allocation.assign(component, costs[component]))
+        allocation.fix(component)
+    return allocation.table(), bounds[0]
+
+
+def _members(groups: NDArray[np.int64]) -> list[Words]:
+    """The members of groups 0, 1, …"""
+    order = np.argsort(groups, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+
+
+def in_parallel(solve: Callable[[int], float], tasks: int) -> list[float]:
+    """solve(0), solve(1), … on all cores; the solvers release the interpreter's lock."""
+    if tasks == 1:
+        return [solve(0)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(solve, range(tasks)))

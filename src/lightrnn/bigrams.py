@@ -1,0 +1,74 @@
+"""Word vectors before any training: what stands to a word's left and right, by a truncated SVD of PPMI.
+
+Shapes: V words, C contexts (the most frequent words), d dimensions.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .windows import Ids
+
+CONTEXTS = 2000
+DIMENSIONS = 100
+PRIOR = 3.0  # vectors of rare words are shrunk to the mean as if they had been seen so many times more
+CHUNK = 1 << 22
+
+
+def neighbour_counts(ids: Ids, counts: NDArray[np.int64], contexts: int) -> sparse.csr_matrix:
+    """(V, 2C): how often each context stands left (first C columns) and right (last C) of each word, by streaming."""
+    rank = np.empty(len(counts), np.int64)
+    rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    total = sparse.csr_matrix((len(counts), 2 * contexts), dtype=np.float32)
+    for begin in range(0, len(ids) - 1, CHUNK):
+        piece = np.asarray(ids[begin : begin + CHUNK + 1])
+        context = rank[piece]
+        after, before = context[:-1] < contexts, context[1:] < contexts
+        words = np.concatenate([piece[1:][after], piece[:-1][before]])
+        columns = np.concatenate([context[:-1][after], contexts + context[1:][before]])
+        ones = np.ones(len(words), np.float32)
+        total += sparse.csr_matrix((ones, (words, columns)), shape=total.shape)
+    return total
+
+
+def positive_pmi(counts: sparse.csr_matrix) -> sparse.csr_matrix:
+    """max(0, log n(w, c)·N / (n(w)·n(c))) of every count."""
+    found = counts.tocoo()
+    words = np.asarray(counts.sum(axis=1)).ravel()
+    contexts = np.asarray(counts.sum(axis=0)).ravel()
+    values = np.log(found.data * counts.sum() / (words[found.row] * contexts[found.col]))
+    kept = values > 0
+    return sparse.csr_matrix((values[kept].astype(np.float32), (found.row[kept], found.col[kept])), shape=counts.shape)
+
+
+def bigram_vectors(
+    ids: Ids,
+    counts: NDArray[np.int64],
+    *,
+    contexts: int = CONTEXTS,
+    dimensions: int = DIMENSIONS,
+    seed: int = 0,
+) -> NDArray[np.float32]:
+    """(V, d): vectors of all words from the neighbours they have in a token stream.
+
+    The subspace is that of the words weighted by the root of their counts, found by a randomised SVD with two power
+    iterations (Halko et al. 2011).
+    """
+    size = len(counts)
+    contexts = min(contexts, size)
+    ppmi = positive_pmi(neighbour_counts(ids, counts, contexts))
+    weighted = sparse.diags_array(np.sqrt(counts).astype(np.float32)) @ ppmi
+    dimensions = min(dimensions, size, 2 * contexts)
+    sketch = np.random.default_rng(seed).standard_normal((2 * contexts, min(dimensions + 10, 2 * contexts)), np.float32)
+    for _ in range(3):
+        sketch, _ = np.linalg.qr(weighted.T @ (weighted @ sketch))
+    _, _, axes = np.linalg.svd(weighted @ sketch, full_matrices=False)
+    vectors = ppmi @ (sketch @ axes[:dimensions].T)
+    return shrink(np.asarray(vectors), counts)
+
+
+def shrink(means: NDArray[np.float32], counts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Means of few observations, drawn to the global mean by a prior count."""
+    overall = np.average(means, axis=0, weights=np.maximum(counts, 1e-9))
+    share = (counts / (counts + PRIOR))[:, None]
+    return (share * means + (1 - share) * overall).astype(np.float32)

@@ -1,0 +1,305 @@
+"""The bootstrap of the paper's section 3.2 in a model folder: train, refine the table, train again.
+
+The only place that knows training, refinement and the folder. The folder always holds the best model so far and, in
+training.safetensors, the last one with all that is needed to go on; a round's table, weights and optimiser are in that
+one file, so they can never disagree. A kill in a refinement goes back to the end of the round before it.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .board import Board
+from .checkpoint import METRICS, TRAINING, load_training, save_model, save_training
+from .config import Recipe, TrainingConfig, option_name
+from .corpus import Corpus
+from .errors import LightRNNError
+from .evaluation import evaluate
+from .files import atomic_file
+from .model import LightRNN
+from .refinement import Refinement, carried_over, refine, start_table
+from .table import WordTable
+from .training import Batch, Check, Trainer
+
+SAVE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Refined:
+    """A refinement was done: perplexity before it and right after it, before any training on the new table."""
+
+    refinement: Refinement
+    perplexity_before: float
+    perplexity_after: float
+    share_of_training: float
+
+
+Event = Batch | Check | Refined
+Report = Callable[["Run", Event], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: the best validation perplexity, why it stopped, and whether it can be resumed."""
+
+    best_perplexity: float | None
+    reason: str
+    interrupted: bool
+
+
+@dataclass
+class Run:
+    """A bootstrap in progress: the round, its trainer, and what the rounds before left behind."""
+
+    recipe: Recipe
+    corpus: Corpus
+    folder: Path
+    trainer: Trainer
+    round: int = 0  # refinements done
+    best_perplexity: float | None = None
+    seconds: float = 0.0  # of training in the rounds before
+    words: int = 0
+
+    @property
+    def rounds(self) -> int:
+        """How many refinements there will be."""
+        config = self.recipe.bootstrap
+        return 0 if config.refine == "none" else config.rounds
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device to compute on: CUDA if there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError):
+        raise LightRNNError(f"--device {name} cannot be used here; use auto, cpu, or cuda where there is one") from None
+    return device
+
+
+def train(
+    corpus: Corpus,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    table: WordTable | None = None,
+    init: LightRNN | None = None,
+    device: torch.device | None = None,
+    report: Report = lambda run, event: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Train a new model in `folder`, from `table` or the recipe's start table; or go on from `init` and its table."""
+    _check_rounds(recipe)
+    seed = recipe.training.seed
+    torch.manual_seed(seed)
+    if init is not None:
+        model = init
+    else:
+        if table is None:
+            table = start_table(
+                recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model.components, seed
+            )
+        model = LightRNN(recipe.model, table)
+        model.reset(recipe.training.weight_init)
+    trainer = _trainer(model.to(device or choose_device()), recipe, corpus, 0)
+    run = Run(recipe, corpus, folder, trainer)
+    for name in (TRAINING, METRICS):
+        (folder / name).unlink(missing_ok=True)
+    save_model(folder, model, corpus.vocabulary, _summary(run))
+    (folder / METRICS).touch()
+    return _bootstrap(run, report, should_stop)
+
+
+def resume(
+    corpus: Corpus,
+    folder: Path,
+    budget: dict[str, Any],
+    *,
+    device: torch.device | None = None,
+    report: Report = lambda run, event: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Go on with the run in `folder`, to the same bytes as if it had never stopped; `budget` may change its length."""
+    tensors, facts = load_training(folder)
+    if facts["data"] != _data_digest(corpus):
+        raise LightRNNError(f"{corpus.path} is not the data that {folder} was training on; resume with that")
+    recipe = Recipe.from_dict(facts["recipe"], str(folder / TRAINING))
+    settled = {name: value for section in recipe.to_dict().values() for name, value in section.items()}
+    changed = {name: value for name, value in budget.items() if value != settled[name]}
+    if frozen := set(changed) - {"epochs", "minutes", "patience"}:
+        first = option_name(min(frozen))
+        raise LightRNNError(f"{first} cannot change on --resume; only epochs, minutes and patience can")
+    recipe = recipe.override(changed)
+    table = WordTable(tensors["model.codes"].numpy().astype("int64"), tuple(facts["table_shape"]))
+    model = LightRNN(recipe.model, table).to(device or choose_device())
+    trainer = _trainer(model, recipe, corpus, facts["round"])
+    trainer.restore(tensors, facts["position"])
+    run = Run(
+        recipe, corpus, folder, trainer, facts["round"], facts["best_perplexity"], facts["seconds"], facts["words"]
+    )
+    metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
+    with atomic_file(folder / METRICS) as file:
+        file.write(metrics)
+    return _bootstrap(run, report, should_stop)
+
+
+def _bootstrap(run: Run, report: Report, should_stop: Callable[[], bool]) -> Outcome:
+    """Steps 2 and 3 of the paper's bootstrap, until the rounds are done."""
+    board = Board(run.folder / "tensorboard", _steps(run)) if find_spec("tensorboard") else None
+    _save(run)
+    while True:
+        saved = time.monotonic()
+        for event in run.trainer.run():
+            report(run, event)
+            if isinstance(event, Check):
+                _keep_if_best(run, event)
+                _log(run, board, _check_facts(run, event))
+            stopping = should_stop()
+            if stopping or isinstance(event, Check) or time.monotonic() - saved > SAVE_SECONDS:
+                _save(run)
+                saved = time.monotonic()
+            if stopping:
+                return Outcome(run.best_perplexity, "interrupted", interrupted=True)
+        if run.round >= run.rounds:
+            return Outcome(run.best_perplexity, run.trainer.stop_reason, interrupted=False)
+        refined = _refine(run)
+        report(run, refined)
+        _log(run, board, _refined_facts(run, refined))
+        _save(run)
+
+
+def _refine(run: Run) -> Refined:
+    """Step 3: the next round's table, and a trainer that starts on it."""
+    config, vocabulary, old = run.recipe.bootstrap, run.corpus.vocabulary, run.trainer
+    seed = run.recipe.training.seed + 1000 * (run.round + 1)
+    torch.manual_seed(seed)
+    before = evaluate(old.model.eval(), old.valid, vocabulary).perplexity
+    refinement = refine(old.model, old.train, vocabulary, config, seed=seed)
+    model = carried_over(old.model, refinement.table, vocabulary.counts).eval()
+    after = evaluate(model, old.valid, vocabulary).perplexity
+    if config.refine == "cluster":
+        model.reset(run.recipe.training.weight_init)
+    run.round += 1
+    run.seconds += old.position.seconds
+    run.words += old.position.words
+    run.trainer = _trainer(model, run.recipe, run.corpus, run.round)
+    return Refined(refinement, before, after, refinement.seconds / run.seconds)
+
+
+def _trainer(model: LightRNN, recipe: Recipe, corpus: Corpus, round_number: int) -> Trainer:
+    config = round_budget(recipe, round_number)
+    return Trainer(model, config, corpus.split("train"), corpus.split("valid"), corpus.vocabulary)
+
+
+def round_budget(recipe: Recipe, round_number: int) -> TrainingConfig:
+    """A round's share of the epochs and minutes: round_share before each refinement, the rest after the last."""
+    config, training = recipe.bootstrap, recipe.training
+    rounds = 0 if config.refine == "none" else config.rounds
+    share = config.round_share if round_number < rounds else 1 - rounds * config.round_share
+    return replace(training, epochs=max(share * training.epochs, 0.001), minutes=share * training.minutes)
+
+
+def _check_rounds(recipe: Recipe) -> None:
+    config = recipe.bootstrap
+    if config.refine != "none" and config.rounds * config.round_share >= 1:
+        raise LightRNNError(
+            f"--rounds {config.rounds} of --round-share {config.round_share:g} leave nothing of the budget "
+            "for the last round; lower one of them"
+        )
+
+
+def _data_digest(corpus: Corpus) -> str:
+    splits = corpus.info["splits"]
+    return " ".join((corpus.vocabulary.digest, splits["train"]["sha256"], splits["valid"]["sha256"]))
+
+
+def _steps(run: Run) -> int:
+    """Mini-batches over all rounds, which is what TensorBoard's axis shows."""
+    per_batch = run.recipe.training.batch_size * run.recipe.training.window
+    return round(run.words / per_batch) + run.trainer.position.step
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    """How the model was trained, as config.json tells it."""
+    return {
+        **run.recipe.to_dict(),
+        "valid_perplexity": run.best_perplexity,
+        "round": run.round,
+        "words": run.words + run.trainer.position.words,
+        "steps": run.trainer.position.step,
+    }
+
+
+def _keep_if_best(run: Run, check: Check) -> None:
+    """The folder's model is the best of all rounds: its weights and the table they were trained on."""
+    if run.best_perplexity is None or check.validation.perplexity < run.best_perplexity:
+        run.best_perplexity = check.validation.perplexity
+        save_model(run.folder, run.trainer.model, run.corpus.vocabulary, _summary(run))
+
+
+def _save(run: Run) -> None:
+    facts = {
+        "recipe": run.recipe.to_dict(),
+        "position": asdict(run.trainer.position),
+        "round": run.round,
+        "best_perplexity": run.best_perplexity,
+        "seconds": run.seconds,
+        "words": run.words,
+        "table_shape": list(run.trainer.model.shape),
+        "data": _data_digest(run.corpus),
+        "metrics_bytes": (run.folder / METRICS).stat().st_size,
+    }
+    save_training(run.folder, run.trainer.tensors(), facts)
+
+
+def _check_facts(run: Run, check: Check) -> dict[str, Any]:
+    position, validation = run.trainer.position, check.validation
+    seconds, words = run.seconds + position.seconds, run.words + position.words
+    return {
+        "round": run.round,
+        "step": position.step,
+        "epoch": words / len(run.trainer.train),
+        "words": words,
+        "learning_rate": check.learning_rate,
+        "train_perplexity": check.train_perplexity,
+        "valid_perplexity": validation.perplexity,
+        "valid_parts": [part / validation.tokens for part in validation.parts],
+        "improved": check.improved,
+        "seconds": round(seconds, 3),
+        "words_per_second": round(words / seconds, 1),
+    }
+
+
+def _refined_facts(run: Run, refined: Refined) -> dict[str, Any]:
+    refinement = refined.refinement
+    return {
+        "refinement": run.recipe.bootstrap.refine,
+        "round": run.round,
+        "epoch": run.words / len(run.trainer.train),
+        "perplexity_before": refined.perplexity_before,
+        "perplexity_after": refined.perplexity_after,
+        "cost_before": refinement.cost_before,
+        "cost_after": refinement.cost_after,
+        "bound": refinement.bound,
+        "moved": refinement.moved,
+        "moved_tokens": refinement.moved_tokens,
+        "refinement_seconds": round(refinement.seconds, 3),
+        "share_of_training_seconds": round(refined.share_of_training, 5),
+    }
+
+
+def _log(run: Run, board: Board | None, facts: dict[str, Any]) -> None:
+    """One line of metrics.jsonl, and the same to TensorBoard when it is installed."""
+    with (run.folder / METRICS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(facts) + "\n")
+    for name in ("learning_rate", "train_perplexity", "valid_perplexity", "words_per_second"):
+        if board is not None and name in facts:
+            board.add_scalar(name, facts[name], _steps(run))

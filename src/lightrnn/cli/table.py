@@ -1,0 +1,116 @@
+"""lightrnn table"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ..checkpoint import load_table, load_vocabulary
+from ..errors import LightRNNError
+from ..explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
+from ..files import atomic_file
+from ..table import WordTable
+from ..vocabulary import Vocabulary
+from . import screen
+from .options import JsonOption
+
+
+def table(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`.")],
+    row: Annotated[int | None, typer.Option("--row", help="Show this row; the first is 0.")] = None,
+    column: Annotated[int | None, typer.Option("--column", help="Show this column; the first is 0.")] = None,
+    word: Annotated[str | None, typer.Option("--word", help="Show a word's cell, row mates and column mates.")] = None,
+    words: Annotated[int, typer.Option("--words", min=1, help="Words of a row or column to show.")] = 10,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows to show.")] = 10,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page as well, to explore the whole table in a browser.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The word table: which words share a row or a column, frequent words first.
+
+    Without --row, --column or --word it shows the rows whose words occur most often. In a table of more than two
+    components, the first is the row and the others in lexicographic order are the column.
+
+      lightrnn table model --rows 20
+      lightrnn table model --word london --words 30
+      lightrnn table model --html table.html
+    """
+    if sum(option is not None for option in (row, column, word)) > 1:
+        raise LightRNNError("--row, --column and --word cannot be used together; give one of them")
+    vocabulary = load_vocabulary(model)
+    view = View(load_table(model, vocabulary), vocabulary, words)
+    facts: dict[str, Any] = {"table_shape": list(view.table.shape)}
+    if word is not None:
+        facts |= view.word(word)
+    elif row is not None:
+        facts |= {"shown": [view.line("row", row)]}
+    elif column is not None:
+        facts |= {"shown": [view.line("column", column)]}
+    else:
+        facts |= {"shown": [view.line("row", int(r)) for r in rank_rows(view.table, vocabulary.counts)[:rows]]}
+    if html is not None:
+        page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
+        with atomic_file(html) as file:
+            file.write(page.encode())
+        screen.note(f"the page is {html}; open it in a browser")
+    if as_json:
+        screen.out.print_json(json.dumps(facts))
+        return
+    if word is not None:
+        _print(f"{facts['word']}: cell ({', '.join(map(str, facts['cell']))}), {facts['count']:,} occurrences")
+    _print_lines(facts["shown"])
+
+
+@dataclass(frozen=True)
+class View:
+    """What the command says of a table: at most `limit` words of a row or column."""
+
+    table: WordTable
+    vocabulary: Vocabulary
+    limit: int
+
+    def line(self, kind: Literal["row", "column"], index: int, beside: int | None = None) -> dict[str, Any]:
+        """A row or column: its number, the occurrences of its words, the frequent ones, `beside` left out."""
+        end = grid_shape(self.table)[("row", "column").index(kind)]
+        if not 0 <= index < end:
+            raise LightRNNError(f"--{kind} must be from 0 to {end - 1} in this table, got {index}")
+        members = (row_words if kind == "row" else column_words)(self.table, self.vocabulary.counts, index)
+        mates = members[members != beside] if beside is not None else members
+        return {
+            kind: index,
+            "tokens": int(self.vocabulary.counts[members].sum()),
+            "words": [self.vocabulary.words[w] for w in mates[: self.limit]],
+            "more": max(len(mates) - self.limit, 0),
+        }
+
+    def word(self, asked: str) -> dict[str, Any]:
+        """A word's cell, and those who share its row or its column."""
+        ids = self.vocabulary.ids
+        word = ids.get(asked, ids.get(self.vocabulary.rules.clean(asked)))
+        if word is None:
+            raise LightRNNError(
+                f"--word: {asked!r} is not among the {len(ids):,} words; --html makes a page with a search"
+            )
+        row, column = divmod(int(self.table.cells[word]), grid_shape(self.table)[1])
+        return {
+            "word": self.vocabulary.words[word],
+            "count": int(self.vocabulary.counts[word]),
+            "cell": self.table.codes[word].tolist(),
+            "shown": [self.line("row", row, word), self.line("column", column, word)],
+        }
+
+
+def _print_lines(lines: list[dict[str, Any]]) -> None:
+    names = [f"row {line['row']}" if "row" in line else f"column {line['column']}" for line in lines]
+    tokens = [f"{line['tokens']:,}" for line in lines]
+    for name, count, line in zip(names, tokens, lines, strict=True):
+        more = [f"… {line['more']:,} more"] if line["more"] else []
+        shown = "  ".join(line["words"] + more)
+        _print(f"{name:{max(map(len, names))}}  {count:>{max(map(len, tokens))}} tokens  {shown}")
+
+
+def _print(text: str) -> None:
+    screen.out.print(text, markup=False, emoji=False, highlight=False)

@@ -1,0 +1,76 @@
+"""Tables by balanced clustering: words that are used alike share a row, and within rows, a column.
+
+Shapes: V words, d dimensions of their vectors, n values of a component.
+
+The vectors of the table are to stand for those of the words: word w is approximated by the sum of its row's and its
+column's vector. So the rows are a k-means clustering of the word vectors in which every row has a fixed number of
+places, and the columns one of what the rows leave, in which every column has one place in every row. Lloyd's
+alternation, with the transportation problem as the assignment step.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .allocation import Allocation, Words
+from .table import WordTable
+
+ITERATIONS = 12
+COARSE, FINE = 3e-3, 1e-4  # tolerance of the transport while the centroids still move, and at the end
+
+
+@dataclass(frozen=True)
+class _Distances:
+    """Weighted squared distances of words to centroids, less what does not depend on the centroid: w·(|c|² - 2 x·c)."""
+
+    vectors: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    centroids: NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.vectors), len(self.centroids)
+
+    def __getitem__(self, words: Words, /) -> NDArray[np.float32]:
+        distances = self.vectors[words] @ (-2 * self.centroids.T)
+        distances += (self.centroids**2).sum(axis=1)
+        distances *= self.weights[words, None]
+        return distances
+
+
+def cluster(
+    vectors: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    shape: tuple[int, ...],
+    *,
+    iterations: int = ITERATIONS,
+    seed: int = 0,
+) -> WordTable:
+    """The table of a balanced clustering of word vectors[V, d], each counting with its weight[V] > 0."""
+    random = np.random.default_rng(seed)
+    allocation = Allocation(len(vectors), shape)
+    residuals = vectors.astype(np.float32, copy=True)
+    probability = weights / weights.sum()
+    for component, n in enumerate(shape):
+        start = random.choice(len(vectors), n, replace=False, p=probability)
+        centroids = residuals[start]
+        for iteration in range(iterations):
+            tolerance = FINE if iteration == iterations - 1 else COARSE
+            allocation.assign(component, _Distances(residuals, weights, centroids), tolerance)
+            centroids = _means(residuals, weights, allocation.codes[:, component], n)
+        residuals -= centroids[allocation.codes[:, component]]
+        allocation.fix(component)
+    return allocation.table()
+
+
+def _means(
+    vectors: NDArray[np.float32], weights: NDArray[np.float32], bins: NDArray[np.int64], n: int
+) -> NDArray[np.float32]:
+    """The weighted mean of the vectors in each bin; zero where nothing weighs."""
+    order = np.argsort(bins, kind="stable")
+    starts = np.searchsorted(bins[order], np.arange(n))
+    weighted = vectors[order] * weights[order, None]
+    sums = np.add.reduceat(weighted, np.minimum(starts, len(bins) - 1), axis=0, dtype=np.float64)
+    totals = np.bincount(bins, weights=weights, minlength=n)
+    return np.where(totals[:, None] > 0, sums / np.maximum(totals, 1e-30)[:, None], 0.0).astype(np.float32)

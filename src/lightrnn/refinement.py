@@ -1,0 +1,108 @@
+"""Start tables and refinements: where the table comes from before a round, and where words move after it.
+
+Shapes: V words, H hidden, K components, n_s values of component s.
+
+`matching` is the paper's step: the vectors stay, words move to the cells where their loss would be least. `cluster` is
+ours: words whose contexts the trained model sees alike get a row together, the weights start afresh on the new table.
+Each takes a model and gives the next one; neither trains.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .bigrams import bigram_vectors, shrink
+from .clustering import cluster
+from .config import BootstrapConfig
+from .matching import SOLVERS, table_cost
+from .model import LightRNN
+from .statistics import Progress, matching_costs, mean_states, word_sums
+from .table import WordTable, table_shape
+from .vocabulary import Vocabulary
+from .windows import Ids
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """What a refinement did. Costs are in nats a token above every word's own least; clusterings have none.
+
+    moved: words whose cell changed; moved_tokens: the share of the training tokens that they carry.
+    """
+
+    table: WordTable
+    moved: int
+    moved_tokens: float
+    seconds: float
+    cost_before: float | None = None
+    cost_after: float | None = None
+    bound: float | None = None
+
+
+def start_table(config: BootstrapConfig, ids: Ids, vocabulary: Vocabulary, components: int, seed: int) -> WordTable:
+    """The table of the first round: random, as in the paper, or a clustering of the words' neighbours in the text."""
+    if config.start == "random":
+        return WordTable.random(len(vocabulary), components, seed=seed)
+    vectors = bigram_vectors(ids, vocabulary.counts, seed=seed)
+    return cluster(vectors, root_counts(vocabulary.counts), table_shape(len(vocabulary), components), seed=seed)
+
+
+def root_counts(counts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """What a word weighs in a clustering: the root of its count, and a little where it has none."""
+    return np.sqrt(np.maximum(counts, 0.1)).astype(np.float32)
+
+
+def refine(
+    model: LightRNN,
+    ids: Ids,
+    vocabulary: Vocabulary,
+    config: BootstrapConfig,
+    *,
+    seed: int,
+    progress: Progress = lambda tokens: None,
+) -> Refinement:
+    """The next table for a trained model, by the refinement that `config` names."""
+    start = time.perf_counter()
+    old = model.table
+    if config.refine == "cluster":
+        sums = word_sums(model, ids, vocabulary, components=1, progress=progress)
+        states = shrink(mean_states(sums), sums.counts)
+        new = cluster(states, root_counts(sums.counts), model.shape, seed=seed)
+        return _refinement(old, new, vocabulary, start)
+    sums = word_sums(model, ids, vocabulary, for_matching=True, progress=progress)
+    costs = matching_costs(model, sums)
+    found = SOLVERS[config.solver](costs, old)
+    tokens = float(sums.counts.sum())
+    return _refinement(
+        old, found.table, vocabulary, start, table_cost(costs, old) / tokens, found.cost / tokens, found.bound / tokens
+    )
+
+
+def _refinement(old: WordTable, new: WordTable, vocabulary: Vocabulary, start: float, *costs: float) -> Refinement:
+    moved = (old.codes != new.codes).any(axis=1)
+    share = float(vocabulary.counts[moved].sum() / max(vocabulary.counts.sum(), 1))
+    return Refinement(new, int(moved.sum()), share, time.perf_counter() - start, *costs)
+
+
+def carried_over(model: LightRNN, table: WordTable, counts: NDArray[np.int64]) -> LightRNN:
+    """The same weights on another table of the same shape.
+
+    An input vector becomes the mean of the old vectors of the words that now live there, by frequency, so that what the
+    recurrence is fed changes as little as it can; the output vectors are those the matching was made for.
+    """
+    new = LightRNN(model.config, table)
+    new.load_state_dict(model.state_dict() | {"codes": new.codes})
+    new = new.to(model.codes.device)
+    weights = torch.from_numpy(np.maximum(counts, 1e-3)).to(model.codes.device, torch.float64)
+    old_codes, new_codes = model.codes.long() + model.offsets, new.codes.long() + new.offsets
+    with torch.no_grad():
+        old_vectors = model.input_vectors.weight
+        sums = torch.zeros_like(old_vectors, dtype=torch.float64)
+        totals = torch.zeros(len(old_vectors), dtype=torch.float64, device=weights.device)
+        for s in range(model.components):
+            sums.index_add_(0, new_codes[:, s], old_vectors[old_codes[:, s]].double() * weights[:, None])
+            totals.index_add_(0, new_codes[:, s], weights)
+        new.input_vectors.weight.copy_(sums / totals[:, None])
+    return new

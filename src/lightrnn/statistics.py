@@ -1,0 +1,126 @@
+"""Word statistics: what a trained model says of every word, summed over its places in the training text.
+
+Shapes: V words, H hidden, K components, n_s values of component s, B tracks side by side.
+
+The loss of putting word w into row i (the paper's step 3) is linear in the scores up to a constant of the word:
+
+    l_r(w, i) = const(w) - (Σ_{t ∈ S_w} h^c_{t-1}) · y^r_i - |S_w| · bias_i
+
+so one sum of hidden states a word is all that is gathered, in one pass; no log-softmax. Exact for the first component;
+for the others under the paper's assumption that the ones before stay.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .allocation import Words
+from .errors import LightRNNError
+from .model import LightRNN
+from .vocabulary import Vocabulary
+from .windows import Ids, stream_windows
+
+BATCH_SIZE = 64
+WINDOW = 64
+MEMORY = 8e9  # bytes that the sums may take
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class WordSums:
+    """counts[V]: how often each word was seen; sums[s]: of the states that scored its component s, (V, H).
+
+    Where is_scores[s], of those states' linear scores, (V, n_s), instead.
+    """
+
+    counts: NDArray[np.int64]
+    sums: tuple[NDArray[np.float32], ...]
+    is_scores: tuple[bool, ...]
+
+
+def word_sums(
+    model: LightRNN,
+    ids: Ids,
+    vocabulary: Vocabulary,
+    *,
+    components: int | None = None,
+    for_matching: bool = False,
+    memory: float = MEMORY,
+    progress: Progress = lambda tokens: None,
+) -> WordSums:
+    """One pass over a token stream with dropout off; sums for the first `components` components (default: all).
+
+    A matching needs no more than scores, so for one these are summed where they are narrower than the states. Sums are
+    kept in double precision where the memory allows, for the sake of very frequent words, else in single.
+    """
+    size, units = len(vocabulary), model.config.hidden_size
+    components = components or model.components
+    is_scores = tuple(for_matching and n < units for n in model.shape[:components])
+    widths = [n if scores else units for n, scores in zip(model.shape, is_scores, strict=False)]
+    needed = 4.0 * size * sum(widths)
+    if needed > memory:
+        raise LightRNNError(
+            f"the word sums need {needed / 1e9:.1f} GB for {size:,} words and {units} units, and {memory / 1e9:.1f} GB "
+            "are allowed; use a smaller vocabulary or fewer units"
+        )
+    device = model.codes.device
+    precision = torch.float64 if 2 * needed <= memory else torch.float32
+    sums = [torch.zeros(size, width, dtype=precision, device=device) for width in widths]
+    counts = torch.zeros(size, dtype=torch.int64, device=device)
+    was_training = model.training
+    model.eval()
+    state = model.initial_state(min(BATCH_SIZE, len(ids)))
+    done = 0
+    with torch.inference_mode():
+        for window in stream_windows(ids, vocabulary.bos_id, BATCH_SIZE, WINDOW):
+            words = window.words.to(device)
+            hidden, state = model.hidden_states(model.codes[words], state)  # (B, T, K, H)
+            seen = words[:, 1:].flatten()
+            counts += torch.bincount(seen, minlength=size)
+            for s in range(components):
+                states = hidden[:, :, s].flatten(0, 1)
+                states = states @ model.output_vectors[s].T if is_scores[s] else states
+                sums[s].index_add_(0, seen, states.to(precision))
+            done += window.tokens
+            progress(done)
+    model.train(was_training)
+    return WordSums(counts.cpu().numpy(), tuple(total.float().cpu().numpy() for total in sums), is_scores)
+
+
+@dataclass(frozen=True)
+class LinearCosts:
+    """l(w, i) of one component, less the word's constant, computed for blocks of words on demand."""
+
+    sums: NDArray[np.float32]  # (V, H), or (V, n) of scores
+    counts: NDArray[np.int64]  # (V,)
+    vectors: NDArray[np.float32] | None  # (n, H); None where the sums are of scores already
+    bias: NDArray[np.float32]  # (n,)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.sums), len(self.bias)
+
+    def __getitem__(self, words: Words, /) -> NDArray[np.float32]:
+        """Costs above each word's least: near zero where it matters, so single precision is enough."""
+        scores = self.sums[words] if self.vectors is None else self.sums[words] @ self.vectors.T
+        scores += self.counts[words, None].astype(np.float32) * self.bias
+        return np.asarray(scores.max(axis=1, keepdims=True) - scores, np.float32)
+
+
+def matching_costs(model: LightRNN, sums: WordSums) -> list[LinearCosts]:
+    """The paper's l_r and l_c for every word and value, one matrix a component."""
+    vectors = [v.detach().cpu().numpy() for v in model.output_vectors]
+    biases = [b.detach().cpu().numpy() for b in model.output_bias] or [np.zeros(n, np.float32) for n in model.shape]
+    return [
+        LinearCosts(total, sums.counts, None if scores else y, bias)
+        for total, scores, y, bias in zip(sums.sums, sums.is_scores, vectors, biases, strict=True)
+    ]
+
+
+def mean_states(sums: WordSums) -> NDArray[np.float32]:
+    """(V, H): the mean state before each word, h^c_{t-1}: words used alike lie close together."""
+    return (sums.sums[0] / np.maximum(sums.counts, 1)[:, None]).astype(np.float32)

@@ -1,0 +1,260 @@
+"""The table that learns: word statistics, start tables, refinements, and rounds that survive being stopped."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lightrnn import bootstrap
+from lightrnn.bigrams import bigram_vectors, neighbour_counts, positive_pmi
+from lightrnn.bootstrap import Refined, round_budget
+from lightrnn.checkpoint import load_model, load_table
+from lightrnn.clustering import cluster
+from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
+from lightrnn.corpus import Corpus
+from lightrnn.errors import LightRNNError
+from lightrnn.evaluation import evaluate
+from lightrnn.model import LightRNN
+from lightrnn.refinement import carried_over, refine, start_table
+from lightrnn.statistics import matching_costs, word_sums
+from lightrnn.table import WordTable, table_shape
+from test_training import CPU, FAST, contents
+
+ROUNDS = FAST.override({"start": "bigram", "refine": "cluster", "rounds": 2, "round_share": 0.3, "epochs": 3})
+
+
+def some_model(corpus: Corpus, units: int = 6, components: int = 2, bias: bool = True) -> LightRNN:
+    torch.manual_seed(4)
+    config = ModelConfig(hidden_size=units, components=components, output_bias=bias, dropout=0.5)
+    model = LightRNN(config, WordTable.random(len(corpus.vocabulary), components, seed=3))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def grouped_stream(classes: int, members: int, words: int) -> np.ndarray:
+    """A text in which class follows class in a fixed cycle, its members at random: word = class + classes · member."""
+    rng = np.random.default_rng(1)
+    return (np.arange(words) % classes + classes * rng.integers(members, size=words)).astype(np.int32)
+
+
+@pytest.mark.parametrize("components", [2, 3])
+@pytest.mark.parametrize("units", [6, 40])  # narrower and wider than the table's sides
+@pytest.mark.parametrize("bias", [True, False])
+def test_costs_are_the_losses_up_to_a_constant_of_the_word(
+    tiny: Corpus, components: int, units: int, bias: bool
+) -> None:
+    """Against log-softmaxes summed position by position, which is what they stand for."""
+    model = some_model(tiny, units, components, bias)
+    model.is_full = True  # the costs know no missing cells: compare with the unmasked softmax
+    ids = tiny.split("valid")[:640]
+    sums = word_sums(model, ids, tiny.vocabulary, for_matching=True)
+    assert sums.is_scores == tuple(n < units for n in model.shape)
+    costs = matching_costs(model, sums)
+    model.eval()
+    length = len(ids) // 64
+    words = np.stack(
+        [np.concatenate([[tiny.vocabulary.bos_id], ids])[b * length : (b + 1) * length + 1] for b in range(64)]
+    )
+    codes = model.codes[torch.from_numpy(words.astype(np.int64))]
+    with torch.no_grad():
+        hidden, _ = model.hidden_states(codes)
+    counts = np.bincount(words[:, 1:].ravel(), minlength=len(tiny.vocabulary))
+    assert (sums.counts == counts).all()
+    everything = np.arange(len(tiny.vocabulary))
+    for s, n in enumerate(model.shape):
+        with torch.no_grad():
+            losses = -model.scores(s, hidden[:, :, s], codes[:, 1:, :s].long()).log_softmax(dim=-1).double().numpy()
+        expected = np.zeros((len(tiny.vocabulary), n))
+        np.add.at(expected, words[:, 1:].ravel(), losses.reshape(-1, n))
+        expected -= expected.min(axis=1, keepdims=True)
+        np.testing.assert_allclose(costs[s][everything], expected, atol=2e-3)
+
+
+def test_sums_leave_the_model_as_it_was_and_refuse_too_much(tiny: Corpus) -> None:
+    model = some_model(tiny).train()
+    word_sums(model, tiny.split("valid"), tiny.vocabulary)
+    assert model.training
+    with pytest.raises(LightRNNError, match=r"word sums need .* GB"):
+        word_sums(model, tiny.split("valid"), tiny.vocabulary, memory=100.0)
+
+
+def test_neighbour_counts_and_pmi_by_hand() -> None:
+    ids = np.array([0, 1, 2, 0, 1, 3, 0, 2], np.int32)
+    counts = np.bincount(ids)
+    table = neighbour_counts(ids, counts, contexts=2).toarray()
+    expected = np.zeros((4, 4))
+    for left, right in itertools.pairwise(ids):
+        if left < 2:
+            expected[right, left] += 1
+        if right < 2:
+            expected[left, 2 + right] += 1
+    assert (table == expected).all()
+    pmi = positive_pmi(neighbour_counts(ids, counts, contexts=2)).toarray()
+    total = expected.sum()
+    by_hand = np.log(np.maximum(expected * total / np.outer(expected.sum(1), expected.sum(0)), 1e-12))
+    np.testing.assert_allclose(pmi, np.maximum(by_hand, 0), atol=1e-6)
+
+
+def test_bigram_tables_find_the_classes_of_a_text() -> None:
+    """Nine classes of nine words: each row of the 9 × 9 table must be one class."""
+    ids = grouped_stream(classes=9, members=9, words=20_000)
+    counts = np.bincount(ids, minlength=81)
+    vectors = bigram_vectors(ids, counts, contexts=81, dimensions=20)
+    table = cluster(vectors, np.sqrt(counts).astype(np.float32), table_shape(81))
+    rows = [set((np.flatnonzero(table.codes[:, 0] == row) % 9).tolist()) for row in range(9)]
+    assert sorted(rows, key=min) == [{i} for i in range(9)]
+
+
+@pytest.mark.parametrize(("V", "K"), [(81, 2), (75, 2), (64, 3), (50, 3), (5, 2)])
+def test_any_clustering_is_a_table_and_the_same_again(V: int, K: int) -> None:
+    rng = np.random.default_rng(V)
+    vectors, weights = rng.standard_normal((V, 7)).astype(np.float32), rng.random(V).astype(np.float32) + 0.01
+    one, other = (cluster(vectors, weights, table_shape(V, K), seed=5) for _ in range(2))
+    assert (one.codes == other.codes).all()  # WordTable has checked that it is a bijection
+    assert one.shape == table_shape(V, K)
+
+
+def test_clustering_is_tighter_than_chance() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((100, 4)).astype(np.float32)
+    weights = np.ones(100, np.float32)
+
+    def within_rows(table: WordTable) -> float:
+        rows = [vectors[table.codes[:, 0] == row] for row in range(10)]
+        return sum(float(((row - row.mean(axis=0)) ** 2).sum()) for row in rows)
+
+    chance = np.mean([within_rows(WordTable.random(100, seed=seed)) for seed in range(20)])
+    assert within_rows(cluster(vectors, weights, (10, 10))) < 0.6 * chance
+
+
+def test_weights_carried_to_the_same_table_are_the_same_model(tiny: Corpus) -> None:
+    model = some_model(tiny).eval()
+    same = carried_over(model, model.table, tiny.vocabulary.counts).eval()
+    words = torch.randint(len(tiny.vocabulary), (2, 9))
+    torch.testing.assert_close(same.log_probs(words)[0], model.log_probs(words)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_input_vectors_become_the_means_of_those_who_moved_in(tiny: Corpus) -> None:
+    model = some_model(tiny)
+    table = WordTable.random(len(tiny.vocabulary), seed=8)
+    moved = carried_over(model, table, tiny.vocabulary.counts)
+    rows, columns = np.split(model.input_vectors.weight.detach().numpy(), [model.shape[0]])
+    weights = np.maximum(tiny.vocabulary.counts, 1e-3)
+    for column in range(model.shape[1]):
+        here = np.flatnonzero(table.codes[:, 1] == column)
+        mean = np.average(columns[model.table.codes[here, 1]], axis=0, weights=weights[here])
+        np.testing.assert_allclose(moved.input_vectors.weight[model.shape[0] + column].detach(), mean, atol=1e-5)
+    assert (moved.codes.numpy() == table.codes).all()
+    assert len(rows) == model.shape[0]
+
+
+@pytest.mark.parametrize("solver", ["block", "half", "exact"])
+def test_matching_lowers_the_cost_and_reports_it(tiny: Corpus, solver: str) -> None:
+    model = some_model(tiny)
+    config = BootstrapConfig(refine="matching", solver=solver)
+    done = refine(model, tiny.split("train"), tiny.vocabulary, config, seed=1)
+    assert done.cost_before > done.cost_after >= done.bound >= 0
+    assert done.moved == (done.table.codes != model.table.codes).any(axis=1).sum() > 0
+    assert 0 < done.moved_tokens <= 1
+
+
+def test_start_tables(tiny: Corpus) -> None:
+    def start(name: str) -> WordTable:
+        return start_table(BootstrapConfig(start=name), tiny.split("train"), tiny.vocabulary, 2, seed=1)
+
+    assert (start("random").codes == WordTable.random(len(tiny.vocabulary), seed=1).codes).all()
+    assert (start("bigram").codes != start("random").codes).any()
+    assert (start("bigram").codes == start("bigram").codes).all()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"refine": "matching", "start": "random"},
+        {"refine": "matching", "solver": "half", "components": 3, "check_every": 20},
+    ],
+)
+def test_rounds_stopped_anywhere_end_the_same(tiny: Corpus, tmp_path: Path, fields: dict) -> None:
+    recipe = ROUNDS.override(fields)
+    events = []
+    bootstrap.train(tiny, recipe, tmp_path / "whole", device=CPU, report=lambda run, event: events.append(event))
+    refined = [event for event in events if isinstance(event, Refined)]
+    assert len(refined) == 2
+    calls = 0
+
+    def stop_now() -> bool:
+        nonlocal calls
+        calls += 1
+        return calls % 41 == 0
+
+    outcome = bootstrap.train(tiny, recipe, tmp_path / "parts", device=CPU, should_stop=stop_now)
+    while outcome.interrupted:
+        torch.manual_seed(calls)
+        outcome = bootstrap.resume(tiny, tmp_path / "parts", {}, device=CPU, should_stop=stop_now)
+    assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
+
+
+@pytest.mark.parametrize("where", ["refine", "carried_over", "_log", "_save"])
+def test_a_kill_in_a_refinement_or_right_after_it_changes_nothing(
+    tiny: Corpus, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bootstrap.train(tiny, ROUNDS, tmp_path / "whole", device=CPU)
+    real_refine, real = bootstrap._refine, getattr(bootstrap, where)
+    armed = False
+
+    def refining(run: bootstrap.Run) -> Refined:
+        nonlocal armed
+        armed = True
+        return real_refine(run)
+
+    def killed(*arguments: object, **options: object) -> object:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bootstrap, "_refine", refining)
+        patch.setattr(bootstrap, where, killed)
+        with pytest.raises(KeyboardInterrupt):
+            bootstrap.train(tiny, ROUNDS, tmp_path / "killed", device=CPU)
+    model, vocabulary = load_model(tmp_path / "killed")
+    assert (load_table(tmp_path / "killed", vocabulary).codes == model.table.codes).all()
+    bootstrap.resume(tiny, tmp_path / "killed", {}, device=CPU)
+    assert contents(tmp_path / "whole") == contents(tmp_path / "killed")
+
+
+def test_the_folder_holds_the_best_round_with_its_own_table(tiny: Corpus, tmp_path: Path) -> None:
+    outcome = bootstrap.train(tiny, ROUNDS.override({"refine": "matching", "epochs": 1.5}), tmp_path / "m", device=CPU)
+    model, vocabulary = load_model(tmp_path / "m")
+    assert evaluate(model, tiny.split("valid"), vocabulary).perplexity == pytest.approx(
+        outcome.best_perplexity, rel=1e-6
+    )
+    lines = [json.loads(line) for line in (tmp_path / "m" / "metrics.jsonl").read_text().splitlines()]
+    assert outcome.best_perplexity == min(line["valid_perplexity"] for line in lines if "valid_perplexity" in line)
+    refined = [line for line in lines if "refinement" in line]
+    assert [line["round"] for line in refined] == [1, 2]
+    for line in refined:
+        assert line["cost_before"] > line["cost_after"] >= line["bound"]
+        assert line["perplexity_before"] > 1
+        assert line["perplexity_after"] > 1
+
+
+def test_rounds_share_the_budget() -> None:
+    recipe = Recipe().override({"epochs": 10.0, "minutes": 5.0, "rounds": 3, "round_share": 0.2, "refine": "cluster"})
+    budgets = [round_budget(recipe, r) for r in range(4)]
+    assert [b.epochs for b in budgets] == pytest.approx([2, 2, 2, 4])
+    assert sum(b.minutes for b in budgets) == pytest.approx(5)
+    assert round_budget(recipe.override({"refine": "none"}), 0).epochs == 10
+
+
+def test_rounds_that_leave_nothing_are_refused(tiny: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(LightRNNError, match=r"--rounds 5 of --round-share 0\.2"):
+        bootstrap.train(tiny, ROUNDS.override({"rounds": 5, "round_share": 0.2}), tmp_path / "m", device=CPU)
+    assert not (tmp_path / "m").exists()
