@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +15,12 @@ from lightrnn.bigrams import bigram_vectors, neighbour_counts, positive_pmi
 from lightrnn.bootstrap import Refined, round_budget
 from lightrnn.checkpoint import load_model, load_table
 from lightrnn.clustering import cluster
+from lightrnn.coherence import row_coherence, table_coherence
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.corpus import Corpus
 from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate
+from lightrnn.figures import training_figures
 from lightrnn.model import LightRNN
 from lightrnn.refinement import carried_over, refine, start_table
 from lightrnn.statistics import matching_costs, word_sums
@@ -258,3 +262,43 @@ def test_rounds_that_leave_nothing_are_refused(tiny: Corpus, tmp_path: Path) -> 
     with pytest.raises(LightRNNError, match=r"--rounds 5 of --round-share 0\.2"):
         bootstrap.train(tiny, ROUNDS.override({"rounds": 5, "round_share": 0.2}), tmp_path / "m", device=CPU)
     assert not (tmp_path / "m").exists()
+
+
+def test_rows_of_a_clustered_table_are_coherent_in_unseen_text() -> None:
+    train, unseen = grouped_stream(9, 9, 20_000), grouped_stream(9, 9, 3_000)
+    counts = np.bincount(train, minlength=81)
+    learned = cluster(bigram_vectors(train, counts, contexts=81), np.sqrt(counts).astype(np.float32), (9, 9))
+    chance = table_coherence(WordTable.random(81, seed=1), unseen)
+    assert table_coherence(learned, unseen) > 3 * chance
+    # by hand for one row: the mean cosine of all its pairs
+    seen = np.bincount(unseen, minlength=81)
+    vectors = positive_pmi(neighbour_counts(unseen, seen, 81)).toarray()
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    members = np.flatnonzero(learned.codes[:, 0] == 4)
+    pairs = [vectors[a] @ vectors[b] for a in members for b in members if a != b]
+    assert row_coherence(learned, unseen, contexts=81)[4] == pytest.approx(np.mean(pairs), rel=1e-5)
+
+
+def test_figures_show_every_validation(tiny: Corpus, tmp_path: Path) -> None:
+    bootstrap.train(tiny, ROUNDS, tmp_path / "m", device=CPU)
+    paths = training_figures(tmp_path / "m")
+    assert [path.name for path in paths] == ["perplexity.png", "loss-parts.png"]
+    for path in paths:
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_refinement_on_its_own(tiny: Corpus, tmp_path: Path) -> None:
+    bootstrap.train(tiny, FAST.override({"epochs": 1}), tmp_path / "m", device=CPU)
+    for how in ("matching", "cluster"):
+        command = ["reallocate", str(tmp_path / "m"), str(tiny.path), "--refine", how, "-o", str(tmp_path / how)]
+        done = subprocess.run([sys.executable, "-m", "lightrnn", *command], capture_output=True, check=True, text=True)
+        assert "words moved" in done.stdout
+        assert ("lower bound" in done.stdout) == (how == "matching")
+        old, new = load_model(tmp_path / "m")[0], load_model(tmp_path / how)[0]
+        assert (old.codes != new.codes).any()
+        assert torch.equal(old.output_vectors[0], new.output_vectors[0])
+    command = ["table", str(tmp_path / "cluster"), "--data", str(tiny.path), "--rows", "3", "--json"]
+    done = subprocess.run([sys.executable, "-m", "lightrnn", *command], capture_output=True, check=True, text=True)
+    shown = [line["row"] for line in json.loads(done.stdout)["shown"]]
+    coherence = np.nan_to_num(row_coherence(load_model(tmp_path / "cluster")[0].table, tiny.split("valid")), nan=-1)
+    assert shown == np.argsort(-coherence, kind="stable")[:3].tolist()

@@ -10,7 +10,7 @@ import typer
 
 from .. import __version__
 from ..errors import LightRNNError
-from . import demo, evaluate, info, prepare, table, train
+from . import demo, evaluate, info, prepare, reallocate, table, train
 from .screen import err
 
 app = typer.Typer(
@@ -34,6 +34,7 @@ app.command("prepare")(prepare.prepare)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("info")(info.info)
+app.command("reallocate")(reallocate.reallocate)
 app.command("table")(table.table)
 app.command("demo")(demo.demo)
 

@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from ..checkpoint import load_table, load_vocabulary
+from ..coherence import row_coherence
+from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
 from ..files import atomic_file
@@ -24,6 +28,10 @@ def table(
     word: Annotated[str | None, typer.Option("--word", help="Show a word's cell, row mates and column mates.")] = None,
     words: Annotated[int, typer.Option("--words", min=1, help="Words of a row or column to show.")] = 10,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows to show.")] = 10,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Data folder: show the rows that are most coherent in its validation text."),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write a page as well, to explore the whole table in a browser.")
     ] = None,
@@ -31,7 +39,8 @@ def table(
 ) -> None:
     """The word table: which words share a row or a column, frequent words first.
 
-    Without --row, --column or --word it shows the rows whose words occur most often. In a table of more than two
+    Without --row, --column or --word it shows the rows whose words occur most often, or with --data those whose words
+    are used most alike in a text that the model was not trained on. In a table of more than two
     components, the first is the row and the others in lexicographic order are the column.
 
       lightrnn table model --rows 20
@@ -50,7 +59,7 @@ def table(
     elif column is not None:
         facts |= {"shown": [view.line("column", column)]}
     else:
-        facts |= {"shown": [view.line("row", int(r)) for r in rank_rows(view.table, vocabulary.counts)[:rows]]}
+        facts |= {"shown": [view.line("row", int(r)) for r in view.ranked(data)[:rows]]}
     if html is not None:
         page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
         with atomic_file(html) as file:
@@ -85,6 +94,16 @@ class View:
             "words": [self.vocabulary.words[w] for w in mates[: self.limit]],
             "more": max(len(mates) - self.limit, 0),
         }
+
+    def ranked(self, data: Path | None) -> NDArray[np.int64]:
+        """The rows, the most telling first."""
+        if data is None:
+            return rank_rows(self.table, self.vocabulary.counts)
+        corpus = Corpus.load(data)
+        if corpus.vocabulary.digest != self.vocabulary.digest:
+            raise LightRNNError(f"--data {data} has another vocabulary than the model; give the data it was trained on")
+        coherence = np.nan_to_num(row_coherence(self.table, corpus.split("valid")), nan=-1.0)
+        return rank_rows(self.table, self.vocabulary.counts, coherence)
 
     def word(self, asked: str) -> dict[str, Any]:
         """A word's cell, and those who share its row or its column."""

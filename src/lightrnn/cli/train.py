@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, optio
 from ..corpus import Corpus
 from ..corpus import prepare as prepare_corpus
 from ..errors import LightRNNError
+from ..figures import training_figures
 from ..model import LightRNN
 from ..presets import choose_splits
 from ..table import WordTable
@@ -77,6 +79,8 @@ def train(
         with screen.stop_requests() as stop, screen.training_screen() as report:
             outcome = start(device=chosen_device, report=report, should_stop=lambda: stop() != 0)
             signal = stop()
+    if find_spec("matplotlib"):
+        training_figures(out)
     if outcome.interrupted:
         screen.note(f"saved; go on with the same command and --resume ({out})")
         raise typer.Exit(128 + signal)

@@ -1,0 +1,102 @@
+"""Does learning the table pay? Start tables and refinements at equal total epochs, one model size, several corpora.
+
+    LIGHTRNN_CORPORA=… python benchmarks/bootstrap.py --work runs/bootstrap [--only ptb] [--jobs 2]
+
+Every cell (corpus, start/refine, seed) is a `lightrnn train` of its own with one thread, `--jobs` of them side by side;
+stopped cells are resumed. A finished cell is a small JSON file in docs/results/bootstrap/, is not run again, and can be
+committed, so that the table fills over time. The table of all finished cells is printed at the end.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results" / "bootstrap"
+CORPORA = {"ptb": ("ptb", (1, 2)), "wikitext-2": ("wikitext", (1,)), "eltec-cs-1m": ("aclw", (1,))}
+ROWS = {
+    "random/none": "--start random --refine none",
+    "random/matching": "--start random --refine matching --rounds 3 --round-share 0.25",
+    "random/cluster": "--start random --refine cluster --rounds 1 --round-share 0.25",
+    "bigram/none": "--start bigram --refine none",
+    "bigram/cluster": "--start bigram --refine cluster --rounds 1 --round-share 0.25",
+    "bigram/cluster×2": "--start bigram --refine cluster --rounds 2 --round-share 0.2",
+}
+COMMON = "--recipe small --epochs 8 --threads 1"
+
+
+def lightrnn(*arguments: str) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "lightrnn", *arguments]
+    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout
+
+
+def run_cell(work: Path, corpus: str, row: str, seed: int) -> None:
+    result = RESULTS / f"{corpus}-{row.replace('/', '-').replace('×', 'x')}-{seed}.json"
+    if result.exists():
+        return
+    data, folder = work / corpus, work / result.stem
+    resume = ["--resume"] if (folder / "training.safetensors").exists() else []
+    common = COMMON.split()[2:] if resume else COMMON.split()
+    options = [*common, *ROWS[row].split(), "--seed", str(seed), *resume]
+    lightrnn("train", str(data), "-o", str(folder), *options)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    test = json.loads(lightrnn("evaluate", str(folder), str(data), "--threads", "1", "--json"))
+    facts = {
+        "corpus": corpus,
+        "row": row,
+        "seed": seed,
+        "options": f"{COMMON} {ROWS[row]}",
+        "valid": min(line["valid_perplexity"] for line in lines if "valid_perplexity" in line),
+        "test": test["perplexity"],
+        "curve": [[line["epoch"], line["valid_perplexity"]] for line in lines if "valid_perplexity" in line],
+        "refinements": [line for line in lines if "refinement" in line],
+    }
+    result.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    shutil.rmtree(folder / "tensorboard", ignore_errors=True)
+
+
+def print_table() -> None:
+    cells = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    names = [corpus for corpus in CORPORA if any(cell["corpus"] == corpus for cell in cells)]
+    print("| start/refine | " + " | ".join(f"{name} valid | test" for name in names) + " |")
+    print("|---" * (1 + 2 * len(names)) + "|")
+    for row in ROWS:
+        figures = []
+        for name in names:
+            mine = [cell for cell in cells if cell["corpus"] == name and cell["row"] == row]
+            for split in ("valid", "test"):
+                figures.append(f"{statistics.mean(cell[split] for cell in mine):.1f} ({len(mine)})" if mine else "")
+        print(f"| {row} | " + " | ".join(figures) + " |")
+    print("\n(in brackets: how many seeds the mean is of)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder for data and models")
+    parser.add_argument("--only", choices=CORPORA, action="append", help="these corpora only")
+    parser.add_argument("--row", choices=ROWS, action="append", help="these rows only")
+    parser.add_argument("--seed", type=int, action="append", help="these seeds only")
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    cells = []
+    for corpus in arguments.only or CORPORA:
+        preset, seeds = CORPORA[corpus]
+        if not (arguments.work / corpus).exists():
+            source = str(Path(os.environ["LIGHTRNN_CORPORA"]) / corpus)
+            lightrnn("prepare", source, "--preset", preset, "-o", str(arguments.work / corpus))
+        cells += [(corpus, row, seed) for seed in arguments.seed or seeds for row in arguments.row or ROWS]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(lambda cell: run_cell(arguments.work, *cell), cells))
+    print_table()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""lightrnn reallocate"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..bootstrap import choose_device
+from ..checkpoint import CONFIG, load_model, read_config, save_model
+from ..config import BootstrapConfig
+from ..corpus import Corpus
+from ..errors import LightRNNError
+from ..evaluation import evaluate
+from ..refinement import carried_over, refine
+from . import screen
+from .options import DeviceOption, ForceOption, ThreadsOption, check_output, use_threads
+
+
+def reallocate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="The folder made by `lightrnn prepare` it was trained on.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The model folder to make.")],
+    how: Annotated[
+        str, typer.Option("--refine", metavar="matching|cluster", help="The paper's matching, or our clustering.")
+    ] = "matching",
+    solver: Annotated[
+        str, typer.Option("--solver", metavar="block|half|exact", help="Solver of the matching.")
+    ] = "block",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the clustering.")] = 1,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    force: ForceOption = False,
+) -> None:
+    """One refinement of the word table on its own.
+
+    The new model has the new table and the old weights, input vectors re-estimated; after a clustering these are of
+    little use, and the table is better trained on afresh:
+
+      lightrnn reallocate model data -o moved
+      lightrnn reallocate model data --refine cluster -o clustered
+      lightrnn train data --table clustered/table.tsv -o better
+    """
+    if how == "none":
+        raise LightRNNError("--refine must be matching or cluster here, got 'none'")
+    config = BootstrapConfig(refine=how, solver=solver)
+    check_output(out, force, CONFIG)
+    use_threads(threads)
+    old, vocabulary = load_model(model, choose_device(device))
+    corpus = Corpus.load(data)
+    if corpus.vocabulary.digest != vocabulary.digest:
+        raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")
+    with screen.counter("words") as progress:
+        done = refine(
+            old,
+            corpus.split("train"),
+            vocabulary,
+            config,
+            seed=seed,
+            progress=lambda tokens: progress("reading", tokens),
+        )
+    new = carried_over(old, done.table, vocabulary.counts).eval()
+    before, after = (evaluate(lm, corpus.split("valid"), vocabulary).perplexity for lm in (old, new))
+    training = read_config(model)["training"] | {"valid_perplexity": after}
+    save_model(out, new, vocabulary, training)
+    rows = [["words moved", f"{done.moved:,}"], ["tokens that they carry", f"{done.moved_tokens:.1%}"]]
+    if done.cost_before is not None:
+        rows += [
+            ["cost before, nats a token", f"{done.cost_before:.4f}"],
+            ["cost after", f"{done.cost_after:.4f}"],
+            ["lower bound", f"{done.bound:.4f}"],
+        ]
+    rows += [
+        ["validation perplexity before", f"{before:.2f}"],
+        ["right after, not trained yet", f"{after:.2f}"],
+        ["seconds", f"{done.seconds:.1f}"],
+    ]
+    screen.out.print(screen.table(None, "refinement", how, rows=rows))
