@@ -300,5 +300,7 @@ def test_one_refinement_on_its_own(tiny: Corpus, tmp_path: Path) -> None:
     command = ["table", str(tmp_path / "cluster"), "--data", str(tiny.path), "--rows", "3", "--json"]
     done = subprocess.run([sys.executable, "-m", "lightrnn", *command], capture_output=True, check=True, text=True)
     shown = [line["row"] for line in json.loads(done.stdout)["shown"]]
-    coherence = np.nan_to_num(row_coherence(load_model(tmp_path / "cluster")[0].table, tiny.split("valid")), nan=-1)
+    coherence = np.nan_to_num(
+        row_coherence(load_model(tmp_path / "cluster")[0].table, tiny.split("valid"), least=8), nan=-1
+    )
     assert shown == np.argsort(-coherence, kind="stable")[:3].tolist()

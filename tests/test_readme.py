@@ -65,11 +65,21 @@ def test_the_order_is_what_command_output_commands_tree() -> None:
     assert places == sorted(places)
 
 
+def test_the_output_is_the_demos_and_the_links_lead_somewhere() -> None:
+    for number, heading in enumerate(
+        ("Prepare", "Train", "What it is worth", "What comes next", "Sampled", "Some rows"), 1
+    ):
+        assert f"\n{number}. {heading}" in "\n" + blocks("text")[0]
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for link in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
 def test_a_short_demo_shows_all_that_it_promises(tmp_path: Path) -> None:
     shown = run(tmp_path, sys.executable, "-m", "lightrnn", "demo", "--minutes", "0.02", "--threads", "1", "-o", "kept")
     for number in range(1, 7):
         assert re.search(rf"^{number}\. ", shown, flags=re.MULTILINE)
-    for word in ("unigram", "LightRNN", "conventional", "row "):
+    for word in ("unigram", "LightRNN", "conventional", "share a row"):
         assert word in shown
     assert (tmp_path / "kept" / "model" / "weights.safetensors").exists()
 

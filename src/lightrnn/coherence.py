@@ -14,10 +14,11 @@ CONTEXTS = 500
 SEEN = 5  # words that occur less often in the text are left out: too little is known of them
 
 
-def row_coherence(table: WordTable, ids: Ids, *, contexts: int = CONTEXTS) -> NDArray[np.float64]:
-    """[R]: the mean cosine similarity of two words of a row, by their neighbours in the text; NaN where too few occur.
+def row_coherence(table: WordTable, ids: Ids, *, least: int = 2, contexts: int = CONTEXTS) -> NDArray[np.float64]:
+    """[R]: the mean cosine similarity of two words of a row, by their neighbours in the text.
 
-    A word's vector is the PPMI of the contexts to its left and right.
+    A word's vector is the PPMI of the contexts to its left and right. NaN where fewer than `least` words of the row
+    occur often enough.
     """
     counts = np.bincount(ids, minlength=len(table))
     ppmi = positive_pmi(neighbour_counts(ids, counts, min(contexts, len(table))))
@@ -28,7 +29,7 @@ def row_coherence(table: WordTable, ids: Ids, *, contexts: int = CONTEXTS) -> ND
     coherence = np.full(table.shape[0], np.nan)
     for row in np.unique(rows):
         members = np.flatnonzero(rows == row)
-        if len(members) > 1:
+        if len(members) >= least:
             total = np.asarray(unit[members].sum(axis=0)).ravel()
             pairs = len(members) * (len(members) - 1)
             coherence[row] = (total @ total - len(members)) / pairs

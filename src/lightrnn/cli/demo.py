@@ -13,11 +13,12 @@ import typer
 from .. import bootstrap
 from .. import corpus as corpora
 from ..checkpoint import load_model
+from ..coherence import row_coherence
 from ..config import Recipe
 from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..evaluation import evaluate
-from ..model import LightRNN
+from ..explorer import rank_rows, row_words
 from ..predict import next_words, sample
 from ..presets import PRESETS
 from ..sizes import conventional_parameters, lightrnn_parameters
@@ -90,14 +91,17 @@ def _demo(folder: Path, minutes: float) -> None:
 
     _heading("5. Sampled sentences")
     generator = torch.Generator().manual_seed(1)
-    for _ in range(3):
-        drawn = sample(model, corpus.vocabulary, temperature=0.8, generator=generator)
+    for context in ("", *CONTEXTS[:2]):
+        drawn = sample(model, corpus.vocabulary, context, temperature=0.7, generator=generator)
         sentence = itertools.takewhile(lambda word: word != corpus.vocabulary.rules.eos, drawn)
-        screen.out.print(" ".join(itertools.islice(sentence, 40)), markup=False, highlight=False)
+        screen.out.print(" ".join([context, *itertools.islice(sentence, 40)]).strip(), markup=False, highlight=False)
 
-    _heading("6. Some rows of the word table (random for now: its words share a row vector, nothing else)")
-    for row, members in table_rows(model, corpus, rows=3, words=9):
-        screen.out.print(f"row {row:3}: {'  '.join(members)}", markup=False, highlight=False)
+    _heading("6. Some rows of the word table, most coherent first: words that are used alike share a row")
+    coherence = np.nan_to_num(row_coherence(model.table, corpus.split("valid"), least=8), nan=-1.0)
+    counts = corpus.vocabulary.counts
+    for row in rank_rows(model.table, counts, coherence)[:6]:
+        members = row_words(model.table, counts, int(row))[:12]
+        screen.out.print("  ".join(corpus.vocabulary.words[w] for w in members), markup=False, highlight=False)
 
 
 def _heading(text: str) -> None:
@@ -109,10 +113,3 @@ def unigram_perplexity(corpus: Corpus) -> float:
     counts = corpus.vocabulary.counts + 1.0
     log_probs = np.log(counts / counts.sum())
     return float(np.exp(-log_probs[corpus.split("test")].mean()))
-
-
-def table_rows(model: LightRNN, corpus: Corpus, rows: int, words: int) -> list[tuple[int, list[str]]]:
-    """A few rows with their most frequent words (a word's id is its rank by frequency)."""
-    codes = model.table.codes
-    chosen = np.linspace(0, model.shape[0] - 1, rows + 2).astype(int)[1:-1]
-    return [(int(r), [corpus.vocabulary.words[w] for w in np.flatnonzero(codes[:, 0] == r)[:words]]) for r in chosen]

@@ -26,7 +26,8 @@ def note(message: str) -> None:
 
 def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
     """A table whose first column is text and whose others are figures."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    made = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
+    made.box, made.pad_edge, made.padding = None, False, (0, 2, 0, 0)
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows:

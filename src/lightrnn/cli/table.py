@@ -20,6 +20,8 @@ from ..vocabulary import Vocabulary
 from . import screen
 from .options import JsonOption
 
+LEAST = 8  # words that a row must show in the validation text to be ranked by them
+
 
 def table(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`.")],
@@ -102,7 +104,7 @@ class View:
         corpus = Corpus.load(data)
         if corpus.vocabulary.digest != self.vocabulary.digest:
             raise LightRNNError(f"--data {data} has another vocabulary than the model; give the data it was trained on")
-        coherence = np.nan_to_num(row_coherence(self.table, corpus.split("valid")), nan=-1.0)
+        coherence = np.nan_to_num(row_coherence(self.table, corpus.split("valid"), least=LEAST), nan=-1.0)
         return rank_rows(self.table, self.vocabulary.counts, coherence)
 
     def word(self, asked: str) -> dict[str, Any]:
