@@ -254,6 +254,19 @@ def test_sentence_windows_cover_every_sentence_once() -> None:
     assert sorted(sentences) == sorted(expected)
 
 
+@pytest.mark.parametrize("skip", [0, 1, 7, 31, 10**6])
+def test_skipped_windows_are_the_first_ones(skip: int) -> None:
+    rng = np.random.default_rng(0)
+    ids = np.where(rng.random(3000) < 0.1, 0, rng.integers(2, 50, 3000)).astype(np.int32)
+
+    def listed(skipped: int) -> list[list[list[int]]]:
+        stream = stream_windows(ids, 0, 5, 7, skipped)
+        sentences = sentence_windows(ids, 1, 0, 8, 6, np.random.default_rng(3), skipped)
+        return [[window.words.tolist() for window in windows] for windows in (stream, sentences)]
+
+    assert listed(skip) == [windows[skip:] for windows in listed(0)]
+
+
 def test_sentence_convention_trains_and_resumes(tmp_path: Path, tiny: Corpus) -> None:
     source = tiny.path.parent
     rules = TextRules(bos="<s>", convention="sentence")

@@ -305,5 +305,7 @@ class Corpus:
 
     def split(self, name: str) -> NDArray[np.int32]:
         if name not in self.splits:
-            raise LightRNNError(f"{self.path} has no {name} split, only {', '.join(self.splits)}; prepare it with one")
+            raise LightRNNError(
+                f"{self.path} has no {name} split, only {', '.join(self.splits)}; name one of these or prepare it"
+            )
         return self.splits[name]

@@ -108,7 +108,8 @@ class LinearCosts:
         """Costs above each word's least: near zero where it matters, so single precision is enough."""
         scores = self.sums[words] if self.vectors is None else self.sums[words] @ self.vectors.T
         scores += self.counts[words, None].astype(np.float32) * self.bias
-        return np.asarray(scores.max(axis=1, keepdims=True) - scores, np.float32)
+        np.subtract(scores.max(axis=1, keepdims=True), scores, out=scores)
+        return scores
 
 
 def matching_costs(model: LightRNN, sums: WordSums) -> list[LinearCosts]:

@@ -11,7 +11,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from math import cos, exp, isfinite, pi
 from typing import Any
 
@@ -93,7 +92,7 @@ class Trainer:
     def _windows_to_come(self) -> Iterator[Window]:
         """Epoch after epoch without end, from the position on."""
         while True:
-            yield from islice(self._windows(self.position.epoch), self.position.batch, None)
+            yield from self._windows(self.position.epoch, self.position.batch)
             self.position.epoch += 1
             self.position.batch = self.position.epoch_tokens = 0
 
@@ -107,7 +106,7 @@ class Trainer:
         """Why the run is over, or an empty string."""
         position, config = self.position, self.config
         if self.epochs_done >= config.epochs:
-            return f"{config.epochs:g} epochs done"
+            return f"{config.epochs:g} epoch{'s' * (config.epochs != 1)} done"
         if config.minutes and position.seconds >= 60 * config.minutes:
             return f"{config.minutes:g} minutes used"
         if config.patience and position.checks_since_best >= config.patience:
@@ -135,12 +134,12 @@ class Trainer:
         }[self.config.schedule]
         return self.config.learning_rate * factor
 
-    def _windows(self, epoch: int) -> Iterator[Window]:
+    def _windows(self, epoch: int, skip: int) -> Iterator[Window]:
         size, window, vocabulary = self.config.batch_size, self.config.window, self.vocabulary
         if vocabulary.rules.convention == "stream":
-            return stream_windows(self.train, vocabulary.bos_id, size, window)
+            return stream_windows(self.train, vocabulary.bos_id, size, window, skip)
         order = np.random.default_rng([self.config.seed, epoch])
-        return sentence_windows(self.train, vocabulary.bos_id, vocabulary.eos_id, size, window, order)
+        return sentence_windows(self.train, vocabulary.bos_id, vocabulary.eos_id, size, window, order, skip)
 
     def _timed_batch(self, window: Window) -> Batch:
         start = time.perf_counter()

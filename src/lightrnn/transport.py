@@ -41,7 +41,7 @@ def transport(costs: NDArray[np.float32], capacities: NDArray[np.int64], toleran
         return _assignment(costs, capacities)
     prices = np.zeros(bins, np.float32)
     assigned = np.empty(size, np.int64)
-    last = max(tolerance * spread(costs), 1e-7 * float(np.abs(costs).max()), 1e-30)
+    last = max(tolerance * spread(costs), 1e-7 * float(max(costs.max(), -costs.min())), 1e-30)
     for phase in range(PHASES - 1, -1, -1):
         _auction(costs, capacities, prices, np.float32(last * SHRINK**phase), assigned)
         prices -= prices.min()

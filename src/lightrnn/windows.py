@@ -31,16 +31,16 @@ class Window:
         return int(self.words[:, 1:].numel() if self.mask is None else self.mask.sum())
 
 
-def stream_windows(ids: Ids, first: int, batch_size: int, window: int) -> Iterator[Window]:
+def stream_windows(ids: Ids, first: int, batch_size: int, window: int, skip: int = 0) -> Iterator[Window]:
     """The stream cut into batch_size consecutive tracks, read side by side; each goes on where its last window ended.
 
-    `first` is the context of the stream's first word. Fewer than batch_size words at the very end are left out, as
-    training may; evaluation has its own way, which leaves out nothing.
+    `first` is the context of the stream's first word; `skip` leaves out so many windows at the start. Fewer than
+    batch_size words at the very end are left out, as training may; evaluation leaves out nothing.
     """
     tracks = min(batch_size, len(ids))
     length = len(ids) // tracks
     starts = np.arange(tracks) * length
-    for begin in range(0, length, window):
+    for begin in range(skip * window, length, window):
         stop = min(begin + window, length)
         words = np.stack([context_and_words(ids, first, start + begin, start + stop) for start in starts])
         yield Window(torch.from_numpy(words), None, starts=begin == 0)
@@ -72,11 +72,12 @@ def padded(ids: Ids, bounds: NDArray[np.int64], bos: int) -> tuple[NDArray[np.in
 
 
 def sentence_windows(
-    ids: Ids, bos: int, eos: int, batch_size: int, window: int, order: np.random.Generator
+    ids: Ids, bos: int, eos: int, batch_size: int, window: int, order: np.random.Generator, skip: int = 0
 ) -> Iterator[Window]:
     """All sentences in random order, in batches of like length; each starts afresh after bos.
 
-    Sentences longer than `window` go on in further windows with the state carried.
+    Sentences longer than `window` go on in further windows with the state carried. `skip` leaves out so many windows at
+    the start.
     """
     bounds = sentence_bounds(ids, eos)
     bounds = bounds[order.permutation(len(bounds))]
@@ -85,8 +86,13 @@ def sentence_windows(
         pool = pool[np.argsort(pool[:, 1] - pool[:, 0], kind="stable")]
         batches = [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
         for index in order.permutation(len(batches)):
+            longest = int((batches[index][:, 1] - batches[index][:, 0]).max())
+            skipped = min(skip, -(-longest // window))
+            skip -= skipped
+            if skipped * window >= longest:
+                continue
             words, mask = padded(ids, batches[index], bos)
-            for begin in range(0, mask.shape[1], window):
+            for begin in range(skipped * window, longest, window):
                 stop = min(begin + window, mask.shape[1])
                 yield Window(
                     torch.from_numpy(words[:, begin : stop + 1]),
