@@ -1,5 +1,6 @@
 """The `lightrnn` program: its commands, and the one place where errors become one sentence and exit code 2."""
 
+import inspect
 import os
 import re
 import signal
@@ -30,13 +31,25 @@ app = typer.Typer(
       lightrnn evaluate model data
     """,
 )
-app.command("prepare")(prepare.prepare)
-app.command("train")(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("info")(info.info)
-app.command("reallocate")(reallocate.reallocate)
-app.command("table")(table.table)
-app.command("demo")(demo.demo)
+COMMANDS = (
+    demo.demo,
+    prepare.prepare,
+    train.train,
+    reallocate.reallocate,
+    evaluate.evaluate,
+    info.info,
+    table.table,
+)
+
+
+def _reflowed(text: str) -> str:
+    """A docstring for any width of screen: the lines of a paragraph joined, indented examples kept."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(p if p.startswith(" ") else p.replace("\n", " ") for p in paragraphs)
+
+
+for command in COMMANDS:
+    app.command(command.__name__, help=_reflowed(command.__doc__ or ""))(command)
 
 
 def _version(asked: bool) -> None:
