@@ -107,7 +107,8 @@ def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: 
 
 def test_five_sigkills_change_nothing(tiny: Corpus, tmp_path: Path) -> None:
     options = ["--hidden-size", "12", "--batch-size", "4", "--window", "5", "--epochs", "12", "--dropout", "0.2"]
-    options += ["--check-every", "60", "--threads", "1", "--device", "cpu", "--round-share", "0.3"]
+    options += ["--check-every", "60", "--threads", "1", "--device", "cpu"]
+    options += ["--refine", "cluster", "--round-share", "0.3"]
 
     def command(name: str) -> list[str]:
         return [sys.executable, "-m", "lightrnn", "train", str(tiny.path), "-o", str(tmp_path / name), *options]

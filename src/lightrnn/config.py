@@ -131,7 +131,7 @@ class BootstrapConfig(Settings):
         "bigram", "first table: random, or clustered by neighbouring words", choices=("random", "bigram")
     )
     refine: str = setting(
-        "cluster",
+        "none",
         "what happens between rounds: nothing; the paper's matching; clustering of the words' mean hidden states",
         choices=("none", "matching", "cluster"),
     )
