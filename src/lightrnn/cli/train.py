@@ -136,18 +136,18 @@ def _new(
         recipe = recipe.override({"components": start_table.components})
     if (table or init) and "refine" not in overrides:
         recipe = recipe.override({"refine": "none"})
-    screen.note(_announcement(corpus, recipe))
+    screen.note(_announcement(corpus, recipe, "given" if table or init else recipe.bootstrap.start))
     return partial(bootstrap.train, corpus, recipe, out, table=start_table, init=base)
 
 
-def _announcement(corpus: Corpus, recipe: Recipe) -> str:
+def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
     model, training, table = recipe.model, recipe.training, recipe.bootstrap
     rounds = f"{table.rounds} × {table.refine}" if table.refine != "none" and table.rounds else "not refined"
     return (
         f"{corpus.path.name}: {len(corpus.split('train')):,} words, vocabulary {len(corpus.vocabulary):,}; "
         f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {training.epochs:g} epochs"
         + (f" or {training.minutes:g} minutes" if training.minutes else "")
-        + f"; table {table.start}, {rounds}"
+        + f"; table {origin}, {rounds}"
     )
 
 
