@@ -66,12 +66,6 @@ class Run:
     seconds: float = 0.0  # of training in the rounds before
     words: int = 0
 
-    @property
-    def rounds(self) -> int:
-        """How many refinements there will be."""
-        config = self.recipe.bootstrap
-        return 0 if config.refine == "none" else config.rounds
-
 
 def choose_device(name: str = "auto") -> torch.device:
     """The device to compute on: CUDA if there is one, else the CPU."""
@@ -168,7 +162,7 @@ def _bootstrap(run: Run, report: Report, should_stop: Callable[[], bool]) -> Out
                 saved = time.monotonic()
             if stopping:
                 return Outcome(run.best_perplexity, "interrupted", interrupted=True)
-        if run.round >= run.rounds:
+        if run.round >= run.recipe.bootstrap.refinements:
             return Outcome(run.best_perplexity, run.trainer.stop_reason, interrupted=False)
         refined = _refine(run)
         report(run, refined)
@@ -202,14 +196,14 @@ def _trainer(model: LightRNN, recipe: Recipe, corpus: Corpus, round_number: int)
 def round_budget(recipe: Recipe, round_number: int) -> TrainingConfig:
     """A round's share of the epochs and minutes: round_share before each refinement, the rest after the last."""
     config, training = recipe.bootstrap, recipe.training
-    rounds = 0 if config.refine == "none" else config.rounds
-    share = config.round_share if round_number < rounds else 1 - rounds * config.round_share
+    before_last = round_number < config.refinements
+    share = config.round_share if before_last else 1 - config.refinements * config.round_share
     return replace(training, epochs=max(share * training.epochs, 0.001), minutes=share * training.minutes)
 
 
 def _check_rounds(recipe: Recipe) -> None:
     config = recipe.bootstrap
-    if config.refine != "none" and config.rounds * config.round_share >= 1:
+    if config.refinements and config.refinements * config.round_share >= 1:
         raise LightRNNError(
             f"--rounds {config.rounds} of --round-share {config.round_share:g} leave nothing of the budget "
             "for the last round; lower one of them"

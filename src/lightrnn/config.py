@@ -139,6 +139,11 @@ class BootstrapConfig(Settings):
     round_share: float = setting(0.2, "share of the budget that is trained before each refinement", least=0.0, most=1.0)
     solver: str = setting("block", "solver of the matching", choices=("block", "half", "exact"))
 
+    @property
+    def refinements(self) -> int:
+        """How many refinements there will be."""
+        return 0 if self.refine == "none" else self.rounds
+
 
 @dataclass(frozen=True)
 class Recipe:

@@ -90,7 +90,8 @@ def training_screen() -> Iterator[Report]:
 
 
 def _round(run: Run) -> str:
-    return f"round {run.round + 1}/{run.rounds + 1}  " if run.rounds else ""
+    refinements = run.recipe.bootstrap.refinements
+    return f"round {run.round + 1}/{refinements + 1}  " if refinements else ""
 
 
 def _check_line(run: Run, check: Check) -> str:

@@ -137,12 +137,14 @@ def _new(
     if (table or init) and "refine" not in overrides:
         recipe = recipe.override({"refine": "none"})
     screen.note(_announcement(corpus, recipe, "given" if table or init else recipe.bootstrap.start))
+    if not (table or init) and recipe.bootstrap.start == "bigram":
+        screen.note("making the first table from which words stand next to each other …")
     return partial(bootstrap.train, corpus, recipe, out, table=start_table, init=base)
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
     model, training, table = recipe.model, recipe.training, recipe.bootstrap
-    rounds = f"{table.rounds} × {table.refine}" if table.refine != "none" and table.rounds else "not refined"
+    rounds = f"{table.refinements} × {table.refine}" if table.refinements else "not refined"
     return (
         f"{corpus.path.name}: {len(corpus.split('train')):,} words, vocabulary {len(corpus.vocabulary):,}; "
         f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {training.epochs:g} epochs"
