@@ -17,7 +17,22 @@ SOURCE = Path(lightrnn.__file__).parent
 ORDER = [
     *("errors", "files", "text", "presets", "vocabulary", "corpus", "table", "config", "model", "windows"),
     *("evaluation", "training", "transport", "allocation", "matching", "clustering", "bigrams", "statistics"),
-    *("refinement", "checkpoint", "board", "bootstrap", "sizes", "predict", "coherence", "explorer", "figures", "cli"),
+    *(
+        "refinement",
+        "checkpoint",
+        "board",
+        "bootstrap",
+        "sizes",
+        "steps",
+        "predict",
+        "generate",
+        "lm",
+        "mixture",
+        "coherence",
+        "explorer",
+        "figures",
+        "cli",
+    ),
 ]
 
 

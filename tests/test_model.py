@@ -1,14 +1,11 @@
 """The model against the NumPy oracle, and properties that any LightRNN must have."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 
 from lightrnn.config import ModelConfig
 from lightrnn.model import LightRNN
-from lightrnn.predict import next_log_probs, next_words, read, sample
 from lightrnn.table import WordTable, table_shape
 from oracle import oracle_of
 
@@ -49,14 +46,15 @@ def test_equations_with_carried_state(cell: str, V: int, K: int, layers: int) ->
 @pytest.mark.parametrize(("V", "K"), [(25, 2), (26, 2), (24, 2), (3, 2), (27, 3), (28, 3), (26, 3), (16, 4), (50, 5)])
 def test_probabilities_of_all_words_sum_to_one(cell: str, V: int, K: int) -> None:
     model = make(cell, V, K)
-    last, state = read(model, [1 % V, 0, 2 % V])
+    last = 2 % V
+    _, state = model.log_probs(torch.tensor([[1 % V, 0, last]]))
     # By scoring every word on its own, through the interface that evaluation uses …
     tracks = torch.tensor([[last, word] for word in range(V)])
     stacked = tuple(tensor.expand(-1, V, -1).contiguous() for tensor in state)
     scored = model.log_probs(tracks, stacked)[0].sum(dim=-1)[:, 0]
     assert abs(scored.exp().sum().item() - 1) < 1e-5
     # … and by the batched distribution, which must say the same of every word.
-    torch.testing.assert_close(next_log_probs(model, last, state), scored, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.next_log_probs(last, state), scored, atol=1e-5, rtol=1e-5)
 
 
 def test_permuting_table_and_vectors_together_changes_nothing() -> None:
@@ -100,42 +98,3 @@ def test_row_and_column_steps_share_their_weights() -> None:
     count = sum(p.numel() for p in model.parameters())
     assert count == 10 * 5 + 10 * 7 + 10 + 4 * 7 * (5 + 7) + 2 * 4 * 7
     assert table_shape(25) == (5, 5)
-
-
-def test_sampling_follows_the_distribution(tiny) -> None:
-    vocabulary = tiny.vocabulary
-    model = make(V=len(vocabulary), seed=3)
-    generator = torch.Generator().manual_seed(5)
-    expected = next_log_probs(model, *read(model, [vocabulary.bos_id])).exp()
-    drawn = torch.zeros(len(vocabulary))
-    for _ in range(3000):
-        drawn[vocabulary.ids[next(sample(model, vocabulary, generator=generator))]] += 1
-    chi_square = ((drawn - 3000 * expected) ** 2 / (3000 * expected).clamp(min=1e-9)).sum().item()
-    assert chi_square < 2 * len(vocabulary)
-
-
-def test_sampling_without_temperature_takes_the_likeliest_row_then_column(tiny) -> None:
-    vocabulary = tiny.vocabulary
-    model = make(V=len(vocabulary), seed=3)
-    text = list(itertools.islice(sample(model, vocabulary, "w1 w2", temperature=1e-5), 12))
-    oracle = oracle_of(model)
-    words = [vocabulary.bos_id, vocabulary.ids["w1"], vocabulary.ids["w2"]]
-    for word in text:
-        _, state = oracle.score(words)
-        parts = np.array([oracle.word_log_probs(words[-1], w, state)[0] for w in range(len(vocabulary))])
-        best_row = parts[:, 0] == parts[:, 0].max()
-        words.append(int(np.where(best_row, parts[:, 1], -np.inf).argmax()))
-        assert word == vocabulary.words[words[-1]]
-
-
-def test_next_words_are_the_top_of_the_distribution(tiny) -> None:
-    vocabulary = tiny.vocabulary
-    model = make(V=len(vocabulary), seed=4)
-    ids = [vocabulary.bos_id, vocabulary.ids["w1"], vocabulary.unk_id]
-    top = next_words(model, vocabulary, "w1 never-seen", count=7)
-    oracle = oracle_of(model)
-    _, state = oracle.score(ids)
-    probabilities = [np.exp(sum(oracle.word_log_probs(ids[-1], w, state)[0])) for w in range(len(vocabulary))]
-    best = np.argsort(probabilities)[::-1][:7]
-    assert [word for word, _ in top] == [vocabulary.words[w] for w in best]
-    np.testing.assert_allclose([p for _, p in top], np.array(probabilities)[best], rtol=1e-4)

@@ -6,8 +6,10 @@ from .config import ModelConfig, Recipe, TrainingConfig
 from .corpus import Corpus, prepare
 from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
+from .lm import LM
+from .loading import load
+from .mixture import Mix
 from .model import LanguageModel, LightRNN
-from .predict import next_log_probs, next_words, sample
 from .table import WordTable
 from .text import TextRules
 from .vocabulary import Vocabulary
@@ -15,11 +17,13 @@ from .vocabulary import Vocabulary
 __version__ = "0.1.0"
 
 __all__ = [
+    "LM",
     "Corpus",
     "Evaluation",
     "LanguageModel",
     "LightRNN",
     "LightRNNError",
+    "Mix",
     "ModelConfig",
     "Recipe",
     "TextRules",
@@ -27,11 +31,9 @@ __all__ = [
     "Vocabulary",
     "WordTable",
     "evaluate",
+    "load",
     "load_model",
-    "next_log_probs",
-    "next_words",
     "prepare",
     "resume",
-    "sample",
     "train",
 ]

@@ -75,14 +75,27 @@ def evaluate(
     progress: Progress = _silent,
 ) -> Evaluation:
     """Score a token stream; the convention is the vocabulary's own unless another is named."""
+    name = convention or vocabulary.rules.convention
+    if name == "stream":
+        return measure(
+            lambda: stream_log_probs(model, ids, vocabulary.bos_id, batch_size, window, progress), ids, vocabulary, name
+        )
+    return measure(
+        lambda: sentence_log_probs(model, ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window, progress),
+        ids,
+        vocabulary,
+        name,
+    )
+
+
+def measure(
+    score: Callable[[], NDArray[np.float32]], ids: Ids, vocabulary: Vocabulary, convention: Convention
+) -> Evaluation:
+    """Sum up what `score` gives for a token stream, (N, K), and time it."""
     if len(ids) == 0:
         raise LightRNNError("there is nothing to evaluate: the text is empty")
-    convention = convention or vocabulary.rules.convention
     start = time.perf_counter()
-    if convention == "stream":
-        log_probs = stream_log_probs(model, ids, vocabulary.bos_id, batch_size, window, progress)
-    else:
-        log_probs = sentence_log_probs(model, ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window, progress)
+    log_probs = score()
     seconds = time.perf_counter() - start
     unknown = np.asarray(ids) == vocabulary.unk_id
     parts = log_probs.sum(axis=0, dtype=np.float64)
@@ -179,17 +192,20 @@ def sentence_log_probs(
     for index in range(0, len(bounds), batch_size):
         batch = bounds[index : index + batch_size]
         words, mask = padded(ids, batch, bos)
+        lengths = batch[:, 1] - batch[:, 0]
         state = model.initial_state(len(batch))
-        parts = []
+        alive = 0  # sentences before this one have ended
         for begin in range(0, mask.shape[1], window):
-            piece = torch.from_numpy(words[:, begin : begin + window + 1]).to(device)
+            ended = int(np.searchsorted(lengths, begin, side="right"))
+            if ended > alive:
+                state, alive = select_state(state, slice(ended - alive, None)), ended
+            piece = torch.from_numpy(words[alive:, begin : begin + window + 1]).to(device)
             log_probs, state = model.log_probs(piece, state)
-            parts.append(log_probs.float().cpu().numpy())
-        values = np.concatenate(parts, axis=1)
-        if scored is None:
-            scored = np.empty((len(ids), values.shape[-1]), np.float32)
-        for (begin, end), row in zip(batch, values, strict=True):
-            scored[begin:end] = row[: end - begin]
+            values = log_probs.float().cpu().numpy()
+            if scored is None:
+                scored = np.empty((len(ids), values.shape[-1]), np.float32)
+            for (start, end), row in zip(batch[alive:], values, strict=True):
+                scored[start + begin : min(start + begin + window, end)] = row[: end - start - begin]
         done += int(mask.sum())
         progress(done)
     assert scored is not None

@@ -13,6 +13,7 @@ of word t is the paper's h^c_{t-1} (s = row) or h^r_t (s = column).
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Protocol, cast
 
 import numpy as np
@@ -40,6 +41,10 @@ class LanguageModel(Protocol):
 
     def initial_state(self, batch_size: int) -> State:
         """The state before anything was read."""
+        ...
+
+    def next_log_probs(self, last_word: int, state: State) -> Tensor:
+        """(V,): the natural-log probability of every word after last_word; `state` is what the words before it left."""
         ...
 
 
@@ -133,6 +138,35 @@ class LightRNN(nn.Module):
             picked = -F.cross_entropy(scores.flatten(0, 1), targets[..., s].flatten(), reduction="none")
             parts.append(picked.view(words.shape[0], -1))
         return torch.stack(parts, dim=-1), state
+
+    @torch.inference_mode()
+    def next_log_probs(self, last_word: int, state: State) -> Tensor:
+        """The whole distribution: one step for the first component, one batched step for each of the others.
+
+        Prefixes (the first s components of a cell) are kept in lexicographic order, in which those that exist come
+        first. `predict.Predictor` answers this and more, faster, for a model that is trained no further.
+        """
+        V, K = self.codes.shape
+        steps = (self.codes[last_word] + self.offsets)[-1].view(1, 1)
+        prefixes = self.codes.new_zeros(1, 0).long()  # (P, s)
+        log_probs = torch.zeros(1, device=steps.device)  # (P,)
+        for s in range(K):
+            outputs, state = self.step(steps, state)
+            scores = self.scores(s, outputs[:, 0], prefixes)  # (P, n_s)
+            existing = -(-V // prod(self.shape[s + 1 :]))
+            log_probs = (log_probs[:, None] + scores.log_softmax(dim=-1)).flatten()[:existing]
+            parents = torch.arange(existing, device=steps.device) // self.shape[s]
+            codes = torch.arange(existing, device=steps.device) % self.shape[s]
+            prefixes = torch.cat([prefixes[parents], codes[:, None]], dim=1)
+            steps = (codes + self.offsets[s])[:, None]
+            if s < K - 1:
+                state = select_state(state, parents)
+        radix = torch.tensor([prod(self.shape[s + 1 :]) for s in range(K)], device=steps.device)
+        return log_probs[(self.codes.long() * radix).sum(dim=1)]
+
+    def word_vectors(self) -> Tensor:
+        """(V, K·D): every word's row and column vectors of the input, side by side."""
+        return self.input_vectors.weight[self.codes + self.offsets].flatten(1)
 
     def hidden_states(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Equation (1): codes (B, T+1, K) → the states that score the components of words 1 … T, (B, T, K, H)."""

@@ -92,8 +92,8 @@ def _auction(costs, least, capacities, prices, epsilon, assigned):  # type: igno
         waiting -= 1
         for i in range(bins):
             values[i] = costs[word, i] - least[word] + prices[i]
-        for i in closed:
-            bits[i] = never
+        for place in closed:
+            bits[place] = never
         chosen = _least_of(bits)
         best = values[chosen]
         bits[chosen] = never

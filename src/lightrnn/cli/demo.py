@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import torch
 import typer
 
 from .. import bootstrap
@@ -19,7 +18,7 @@ from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..evaluation import evaluate
 from ..explorer import rank_rows, row_words
-from ..predict import next_words, sample
+from ..lm import SingleLM
 from ..presets import PRESETS
 from ..sizes import conventional_parameters, lightrnn_parameters
 from . import screen
@@ -70,6 +69,7 @@ def _demo(folder: Path, minutes: float) -> None:
     with screen.training_screen() as report:
         bootstrap.train(corpus, recipe, folder / "model", report=report)
     model, _ = load_model(folder / "model")
+    lm = SingleLM(model, corpus.vocabulary)
 
     _heading("3. What it is worth")
     result = evaluate(model, corpus.split("test"), corpus.vocabulary)
@@ -86,13 +86,12 @@ def _demo(folder: Path, minutes: float) -> None:
 
     _heading("4. What comes next")
     for context in CONTEXTS:
-        words = "  ".join(f"{word} {p:.1%}" for word, p in next_words(model, corpus.vocabulary, context, 5))
+        words = "  ".join(f"{word} {p:.1%}" for word, p in lm.next_words(context, 5))
         screen.out.print(f"{context} …  {words}", markup=False, highlight=False)
 
     _heading("5. Sampled sentences")
-    generator = torch.Generator().manual_seed(1)
     for context in ("", *CONTEXTS[:2]):
-        drawn = sample(model, corpus.vocabulary, context, temperature=0.7, generator=generator)
+        drawn = lm.generate(context, temperature=0.7, seed=1)
         sentence = itertools.takewhile(lambda word: word != corpus.vocabulary.rules.eos, drawn)
         screen.out.print(" ".join([context, *itertools.islice(sentence, 40)]).strip(), markup=False, highlight=False)
 

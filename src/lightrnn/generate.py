@@ -1,0 +1,87 @@
+"""Text from a model: sampled word by word, or the likeliest sentence by beam search."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from .predict import Found, draw_from
+from .vocabulary import Vocabulary
+
+NUCLEUS = 64  # words looked at first for top_p; doubled until they hold its share
+
+
+class Speaker(Protocol):
+    """What is asked of a model here: see lm.LM."""
+
+    vocabulary: Vocabulary
+
+    def likeliest(self, state: Any, count: int) -> Found: ...
+    def draw(self, state: Any, temperature: float, generator: torch.Generator) -> int: ...
+    def advance(self, state: Any, word: int) -> tuple[float, Any]: ...
+
+
+def sample(
+    lm: Speaker,
+    state: Any,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    generator: torch.Generator,
+) -> Iterator[int]:
+    """Draw words without end, by id.
+
+    top_k keeps the likeliest words only, top_p the fewest of the likeliest that hold this share of the probability; the
+    temperature is then applied to what is kept. Where nothing is cut off, a LightRNN draws a row, then a column, each
+    at this temperature; at temperature 0 that is the likeliest row, then the likeliest column: the paper's prediction.
+    """
+    while True:
+        if top_k or top_p < 1:
+            kept = _likeliest(lm, state, top_k or len(lm.vocabulary), top_p)
+            word = int(kept.words[draw_from(kept.log_probs, temperature, generator)])
+        else:
+            word = lm.draw(state, temperature, generator)
+        _, state = lm.advance(state, word)
+        yield word
+
+
+def _likeliest(lm: Speaker, state: Any, top_k: int, top_p: float) -> Found:
+    """The words that both limits keep, at least one."""
+    count = min(top_k, NUCLEUS) if top_p < 1 else top_k
+    while True:
+        found = lm.likeliest(state, count)
+        mass = np.exp(found.log_probs).cumsum()
+        if top_p == 1 or mass[-1] >= top_p or count >= min(top_k, len(lm.vocabulary)):
+            kept = int(np.searchsorted(mass, top_p)) + 1
+            return Found(found.words[:kept], found.log_probs[:kept], found.opened)
+        count = min(2 * count, top_k)
+
+
+def beam_search(lm: Speaker, state: Any, width: int, length: int) -> list[tuple[list[int], float]]:
+    """The likeliest continuations found with `width` kept at each word, best first, with natural-log probabilities.
+
+    A continuation ends with eos, or is cut after `length` words.
+    """
+    eos = lm.vocabulary.eos_id
+    running: list[tuple[float, list[int], Any]] = [(0.0, [], state)]
+    ended: list[tuple[float, list[int]]] = []
+    for _ in range(length):
+        longer = []
+        for log_prob, words, before in running:
+            found = lm.likeliest(before, width)
+            for word, value in zip(found.words.tolist(), found.log_probs.tolist(), strict=True):
+                longer.append((log_prob + value, words, word, before))
+        longer.sort(key=lambda option: -option[0])
+        running = []
+        for log_prob, words, word, before in longer[:width]:
+            if word == eos:
+                ended.append((log_prob, [*words, word]))
+            else:
+                running.append((log_prob, [*words, word], lm.advance(before, word)[1]))
+        worst = sorted((log_prob for log_prob, _ in ended), reverse=True)[width - 1 : width]
+        if not running or (worst and running[0][0] <= worst[0]):
+            break
+    ended += [(log_prob, words) for log_prob, words, _ in running]
+    return [(words, log_prob) for log_prob, words in sorted(ended, key=lambda end: -end[0])[:width]]

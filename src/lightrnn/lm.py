@@ -1,0 +1,284 @@
+"""Use a model: probabilities of sentences and words, next words, text. Shaped like KenLM's Python module.
+
+Shapes: V vocabulary, N tokens of a text.
+
+What a person sees is in log10, as in KenLM and SRILM; natural logs are inside. A sentence is a string, split and
+cleaned by the rules that the model was trained with. States are values: keep one, go on from it twice, go back to it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, log
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .errors import LightRNNError
+from .evaluation import BATCH_SIZE, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
+from .generate import sample
+from .model import LanguageModel, LightRNN, State
+from .predict import Found, GeneralPredictor, Predictor, best_of, draw_from
+from .text import Convention
+from .vocabulary import Vocabulary
+from .windows import Ids
+
+LOG_10 = log(10.0)
+
+
+class LM(ABC):
+    """A language model with its vocabulary: what people ask of it, in terms of a few questions that a kind answers."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    @abstractmethod
+    def begin_state(self) -> Any:
+        """At the start of a sentence, nothing before it."""
+
+    @abstractmethod
+    def empty_state(self) -> Any:
+        """Nothing known, not even that a sentence starts here: the next word has its `unigram` probability."""
+
+    @abstractmethod
+    def advance(self, state: Any, word: int) -> tuple[float, Any]:
+        """The natural-log probability of a word, by id, and the state after it."""
+
+    @abstractmethod
+    def next_log_probs(self, state: Any) -> NDArray[np.float64]:
+        """(V,): the natural-log probability of every word as the next one."""
+
+    @abstractmethod
+    def token_log_probs(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = lambda tokens: None,
+    ) -> NDArray[Any]:
+        """(N, K): natural logs of all tokens of a text with eos after each line, in parts to be summed.
+
+        The convention is the model's own unless one is named.
+        """
+
+    @property
+    @abstractmethod
+    def unigram(self) -> NDArray[np.float64]:
+        """(V,): natural-log probabilities without any context."""
+
+    def likeliest(self, state: Any, count: int, allowed: NDArray[np.bool_] | None = None) -> Found:
+        """The `count` likeliest next words, exactly; of those in allowed[V], if given."""
+        return best_of(self.next_log_probs(state), count, allowed)
+
+    def draw(self, state: Any, temperature: float, generator: torch.Generator) -> int:
+        """A random next word."""
+        return draw_from(self.next_log_probs(state), temperature, generator)
+
+    def orders(self, ids: Ids) -> NDArray[np.int64]:
+        """(N,): the length of the n-gram that each token's probability comes from; 1 where there is none."""
+        return np.ones(len(ids), np.int64)
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """(V, d): a vector for every word."""
+        raise LightRNNError("this kind of model has no word vectors; use one made by lightrnn train")
+
+    def __contains__(self, word: str) -> bool:
+        return word in self.vocabulary
+
+    def score(self, sentence: str, bos: bool = True, eos: bool = True) -> float:
+        """log10 P(sentence), as kenlm.Model.score.
+
+        bos: the words follow the start of a sentence; False for a fragment, whose first word then has no context.
+        eos: the end of the sentence counts too. "Good": score("It was late ."). "Bad": score("<s> It was late . </s>"),
+        which would score the markers as words.
+        """
+        return sum(log10 for log10, _, _ in self.full_scores(sentence, bos, eos))
+
+    def full_scores(self, sentence: str, bos: bool = True, eos: bool = True) -> Iterator[tuple[float, int, bool]]:
+        """(log10, order, unknown?) of each word, and of the end if eos; order is the n-gram's length, 1 without any."""
+        ids = self._ids(sentence, eos)
+        unknown = ids == self.vocabulary.unk_id
+        if len(ids) == 0:
+            return
+        if bos:
+            values = self.token_log_probs(ids, "sentence").sum(axis=1, dtype=np.float64)
+        else:
+            state, values = self.empty_state(), np.zeros(len(ids))
+            for place, word in enumerate(ids.tolist()):
+                values[place], state = self.advance(state, word)
+        for log_prob, order, is_unknown in zip(values, self.orders(ids), unknown, strict=True):
+            yield float(log_prob) / LOG_10, int(order), bool(is_unknown)
+
+    def perplexity(self, sentence: str) -> float:
+        """Of one sentence, its end included: 10^(-score / (words + 1))."""
+        return exp(-self.score(sentence) * LOG_10 / (len(self._ids(sentence, eos=True))))
+
+    def scores(self, sentences: Sequence[str], *, batch_size: int = BATCH_SIZE) -> NDArray[np.float64]:
+        """log10 P of many sentences, ends included, side by side."""
+        encoded = [self._ids(sentence, eos=True) for sentence in sentences]
+        if not encoded:
+            return np.zeros(0)
+        values = self.token_log_probs(np.concatenate(encoded), "sentence", batch_size=batch_size)
+        starts = np.concatenate([[0], np.cumsum([len(ids) for ids in encoded])[:-1]])
+        return np.add.reduceat(values.sum(axis=1, dtype=np.float64), starts) / LOG_10
+
+    def score_word(self, state: Any, word: str) -> tuple[float, Any]:
+        """log10 P of one word after a state, and the state after it; eos ends a sentence."""
+        log_prob, after = self.advance(state, int(self.vocabulary.encode([word])[0]))
+        return log_prob / LOG_10, after
+
+    def state(self, context: str | Any = "") -> Any:
+        """The state after some words of a sentence; a state is given back as it is."""
+        if not isinstance(context, str):
+            return context
+        state = self.begin_state()
+        for word in self._ids(context, eos=False).tolist():
+            _, state = self.advance(state, word)
+        return state
+
+    def next_words(self, context: str | Any, k: int = 10, prefix: str = "") -> list[tuple[str, float]]:
+        """The k likeliest words after a context (words or a state), those that begin with `prefix`, and their
+        probabilities; exact."""
+        allowed = None
+        if prefix:
+            start = self.vocabulary.rules.clean(prefix)
+            allowed = np.fromiter((word.startswith(start) for word in self.vocabulary.words), bool)
+        found = self.likeliest(self.state(context), k, allowed)
+        words = self.vocabulary.words
+        return [(words[w], exp(p)) for w, p in zip(found.words.tolist(), found.log_probs.tolist(), strict=True)]
+
+    def distribution(self, context: str | Any) -> NDArray[np.float64]:
+        """(V,): the probability of every word of the vocabulary, by id, after a context."""
+        return np.exp(self.next_log_probs(self.state(context)))
+
+    def generate(
+        self,
+        prompt: str | Any = "",
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> Iterator[str]:
+        """Words without end after a prompt (words or a state), ends of sentences among them: see generate.sample."""
+        generator = torch.Generator()
+        generator.seed() if seed is None else generator.manual_seed(seed)
+        state = self.state(prompt)
+        drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
+        return (self.vocabulary.words[word] for word in drawn)
+
+    def evaluate(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = lambda tokens: None,
+    ) -> Evaluation:
+        """Perplexity of a token stream, in the model's own convention unless another is named."""
+        return measure(
+            lambda: self.token_log_probs(ids, convention, batch_size=batch_size, progress=progress),
+            ids,
+            self.vocabulary,
+            convention or self.vocabulary.rules.convention,
+        )
+
+    def similar(self, word: str, k: int = 10) -> list[tuple[str, float]]:
+        """The words whose vectors point most nearly the same way, with the cosine of the angle."""
+        if word not in self.vocabulary:
+            raise LightRNNError(f"{word!r} is not in the vocabulary; ask for a word that is")
+        index = self.vocabulary.ids[word]
+        cosines = self._directions @ self._directions[index]
+        cosines[index] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[: min(k, len(cosines) - 1)]
+        return [(self.vocabulary.words[w], float(cosines[w])) for w in best]
+
+    @cached_property
+    def _directions(self) -> NDArray[np.float32]:
+        lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
+        return np.asarray(self.vectors / np.maximum(lengths, 1e-12), np.float32)
+
+    def _ids(self, sentence: str, eos: bool) -> NDArray[np.int32]:
+        words = self.vocabulary.encode(self.vocabulary.rules.split(sentence))
+        return np.append(words, np.int32(self.vocabulary.eos_id)) if eos else words
+
+
+@dataclass(frozen=True)
+class LMState:
+    """What was read so far: the last word (None: nothing) and the model's state before that word's last part."""
+
+    last_word: int | None
+    inner: State
+
+
+class SingleLM(LM):
+    """One model: a LightRNN, another network, an n-gram model."""
+
+    def __init__(self, model: LanguageModel, vocabulary: Vocabulary) -> None:
+        super().__init__(vocabulary)
+        self.model = model
+
+    @cached_property
+    def _predictor(self) -> Predictor | GeneralPredictor:
+        return Predictor(self.model) if isinstance(self.model, LightRNN) else GeneralPredictor(self.model)
+
+    def begin_state(self) -> LMState:
+        return LMState(self.vocabulary.bos_id, self.model.initial_state(1))
+
+    def empty_state(self) -> LMState:
+        return LMState(None, self.model.initial_state(1))
+
+    def advance(self, state: LMState, word: int) -> tuple[float, LMState]:
+        if state.last_word is None:
+            return float(self.unigram[word]), LMState(word, state.inner)
+        log_prob, inner = self._predictor.word(state.last_word, state.inner, word)
+        return log_prob, LMState(word, inner)
+
+    def next_log_probs(self, state: LMState) -> NDArray[np.float64]:
+        if state.last_word is None:
+            return self.unigram
+        return self._predictor.all_words(state.last_word, state.inner).double().cpu().numpy()
+
+    def likeliest(self, state: LMState, count: int, allowed: NDArray[np.bool_] | None = None) -> Found:
+        if state.last_word is None:
+            return best_of(self.unigram, count, allowed)
+        return self._predictor.likeliest(state.last_word, state.inner, count, allowed)
+
+    def draw(self, state: LMState, temperature: float, generator: torch.Generator) -> int:
+        if state.last_word is None:
+            return draw_from(self.unigram, temperature, generator)
+        return self._predictor.draw(state.last_word, state.inner, temperature, generator)
+
+    def token_log_probs(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = lambda tokens: None,
+    ) -> NDArray[np.float32]:
+        words = self.vocabulary
+        if (convention or words.rules.convention) == "stream":
+            return stream_log_probs(self.model, ids, words.bos_id, batch_size, progress=progress)
+        return sentence_log_probs(self.model, ids, words.bos_id, words.eos_id, batch_size, progress=progress)
+
+    def orders(self, ids: Ids) -> NDArray[np.int64]:
+        matched = getattr(self.model, "matched_orders", None)
+        return super().orders(ids) if matched is None else np.asarray(matched(ids), np.int64)
+
+    @cached_property
+    def unigram(self) -> NDArray[np.float64]:
+        """An n-gram model's own, else the shares of the training text, each word counted once more."""
+        own = getattr(self.model, "unigram", None)
+        counts = self.vocabulary.counts + 1.0
+        return np.asarray(np.log(counts / counts.sum()) if own is None else own, np.float64)
+
+    @cached_property
+    def vectors(self) -> NDArray[np.float32]:
+        make = getattr(self.model, "word_vectors", None)
+        return super().vectors if make is None else np.asarray(make().detach().cpu().numpy(), np.float32)

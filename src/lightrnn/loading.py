@@ -1,0 +1,51 @@
+"""From a path to a model that can be asked: a folder of `lightrnn train`, a mix of models.
+
+A mix is a folder with a config.json that names its models, by paths relative to the folder, and their weights.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from .checkpoint import CONFIG, load_model
+from .errors import LightRNNError
+from .files import read_json, write_json
+from .lm import LM, SingleLM
+from .mixture import Mix
+
+MIX_FORMAT = 1
+
+
+def load(path: str | Path, *, device: torch.device | str = "cpu") -> LM:
+    """The model at a path, whatever its kind, ready to score."""
+    path = Path(path)
+    if not path.exists():
+        raise LightRNNError(f"{path} does not exist; give a folder made by lightrnn train or lightrnn mix")
+    if (path / CONFIG).is_file() and read_json(path / CONFIG).get("kind") == "mix":
+        return _load_mix(path, device)
+    return SingleLM(*load_model(path, device))
+
+
+def save_mix(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
+    """Write a mix: the models stay where they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = [
+        {"path": os.path.relpath(member, folder), "weight": weight}
+        for member, weight in zip(members, weights, strict=True)
+    ]
+    write_json(folder / CONFIG, {"format": MIX_FORMAT, "kind": "mix", "files": {}, "members": listed})
+
+
+def _load_mix(folder: Path, device: torch.device | str) -> Mix:
+    config = read_json(folder / CONFIG)
+    if config.get("format") != MIX_FORMAT:
+        raise LightRNNError(
+            f"{folder} was written by a newer lightrnn (mix format {config.get('format')}); upgrade lightrnn"
+        )
+    try:
+        members = [(folder / str(member["path"]), float(member["weight"])) for member in config["members"]]
+    except (KeyError, TypeError, ValueError):
+        raise LightRNNError(f"{folder / CONFIG} does not list the models of a mix; make it again") from None
+    return Mix([load(path, device=device) for path, _ in members], [weight for _, weight in members])

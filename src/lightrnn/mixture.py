@@ -1,0 +1,129 @@
+"""Linear interpolation of language models, word by word, with weights found on held-out text.
+
+Shapes: N tokens, M models, V words of the mix.
+
+    P(w | context) = Σ_m weight_m · P_m(w | context)
+
+Every model keeps its own vocabulary, its own start of a sentence and its own rule of context (an n-gram model sees one
+sentence, a stream model all before). The mix has the vocabulary of its first model. A word of it that another model
+does not know gets an equal share of that model's probability of the unknown word, so that nothing is counted twice: the
+mix sums to at most 1, and to exactly 1 where the vocabularies agree.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from .errors import LightRNNError
+from .evaluation import BATCH_SIZE, Progress
+from .lm import LM
+from .text import Convention
+from .vocabulary import Vocabulary
+from .windows import Ids
+
+ITERATIONS = 1000
+TOLERANCE = 1e-7  # nats a token, below which the weights have settled
+
+
+class Mix(LM):
+    """A mix of models is a model."""
+
+    def __init__(self, members: Sequence[LM], weights: Sequence[float]) -> None:
+        super().__init__(members[0].vocabulary)
+        total = sum(weights)
+        if len(weights) != len(members) or min(weights) < 0 or not total > 0:
+            raise LightRNNError(f"a mix of {len(members)} models needs as many weights ≥ 0, got {list(weights)}")
+        self.members = list(members)
+        self.weights = [weight / total for weight in weights]
+        with np.errstate(divide="ignore"):
+            self._log_weights = np.log(self.weights)
+        self._translations, self._shares = zip(
+            *(_translation(self.vocabulary, m.vocabulary) for m in members), strict=True
+        )
+
+    def begin_state(self) -> Any:
+        return tuple(member.begin_state() for member in self.members)
+
+    def empty_state(self) -> Any:
+        return tuple(member.empty_state() for member in self.members)
+
+    def advance(self, state: Any, word: int) -> tuple[float, Any]:
+        log_probs, states = [], []
+        for member, before, ids, shares in zip(self.members, state, self._translations, self._shares, strict=True):
+            log_prob, after = member.advance(before, int(ids[word]))
+            log_probs.append(log_prob + shares[word])
+            states.append(after)
+        return float(logsumexp(log_probs + self._log_weights)), tuple(states)
+
+    def next_log_probs(self, state: Any) -> NDArray[np.float64]:
+        return self._mixed(
+            [m.next_log_probs(s)[ids] for m, s, ids in zip(self.members, state, self._translations, strict=True)]
+        )
+
+    def token_log_probs(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = lambda tokens: None,
+    ) -> NDArray[np.float64]:
+        columns = self.member_log_probs(ids, convention, batch_size=batch_size, progress=progress)
+        return np.asarray(logsumexp(columns + self._log_weights, axis=1, keepdims=True), np.float64)
+
+    def member_log_probs(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = lambda tokens: None,
+    ) -> NDArray[np.float64]:
+        """(N, M): the natural-log probability that each model gives to each token."""
+        columns = np.empty((len(ids), len(self.members)))
+        for m, (member, translated, shares) in enumerate(
+            zip(self.members, self._translations, self._shares, strict=True)
+        ):
+            parts = member.token_log_probs(translated[ids], convention, batch_size=batch_size, progress=progress)
+            columns[:, m] = parts.sum(axis=1, dtype=np.float64) + shares[ids]
+        return columns
+
+    @property
+    def unigram(self) -> NDArray[np.float64]:
+        return self._mixed([member.unigram[ids] for member, ids in zip(self.members, self._translations, strict=True)])
+
+    def _mixed(self, columns: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        log_probs = np.stack([c + shares for c, shares in zip(columns, self._shares, strict=True)], axis=1)
+        return np.asarray(logsumexp(log_probs + self._log_weights, axis=1), np.float64)
+
+
+def _translation(mix: Vocabulary, member: Vocabulary) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """[V]: the member's id of each word of the mix, and the log of the share of its probability that the word gets."""
+    if mix.digest == member.digest:
+        return np.arange(len(mix), dtype=np.int32), np.zeros(len(mix))
+    ids = member.encode(mix.words)
+    ids[mix.eos_id] = member.eos_id
+    ids[mix.unk_id] = member.unk_id
+    if mix.rules.bos is not None:
+        ids[mix.bos_id] = member.bos_id
+    unknown = ids == member.unk_id
+    return ids, np.where(unknown, -np.log(unknown.sum()), 0.0)
+
+
+def tune(log_probs: NDArray[np.float64]) -> list[float]:
+    """Weights that maximise the likelihood of held-out tokens, log_probs (N, M), by expectation-maximisation."""
+    weights = np.full(log_probs.shape[1], 1.0 / log_probs.shape[1])
+    scaled = np.exp(log_probs - log_probs.max(axis=1, keepdims=True))  # (N, M): the scale of a token does not matter
+    before = -np.inf
+    for _ in range(ITERATIONS):
+        joint = scaled * weights
+        totals = joint.sum(axis=1)
+        likelihood = float(np.log(totals).mean())
+        if likelihood - before < TOLERANCE:
+            break
+        before = likelihood
+        weights = (joint / totals[:, None]).mean(axis=0)
+    return [float(weight) for weight in weights]
