@@ -17,22 +17,8 @@ SOURCE = Path(lightrnn.__file__).parent
 ORDER = [
     *("errors", "files", "text", "presets", "vocabulary", "corpus", "table", "config", "model", "windows"),
     *("evaluation", "training", "transport", "allocation", "matching", "clustering", "bigrams", "statistics"),
-    *(
-        "refinement",
-        "checkpoint",
-        "board",
-        "bootstrap",
-        "sizes",
-        "steps",
-        "predict",
-        "generate",
-        "lm",
-        "mixture",
-        "coherence",
-        "explorer",
-        "figures",
-        "cli",
-    ),
+    *("refinement", "checkpoint", "board", "bootstrap", "sizes", "steps", "predict", "generate", "lm", "mixture"),
+    *("loading", "coherence", "explorer", "figures", "cli"),
 ]
 
 
