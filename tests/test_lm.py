@@ -250,15 +250,16 @@ def _path(lm: SingleLM, words: tuple[int, ...]) -> list[tuple[object, int]]:
     return path
 
 
-def test_words_of_one_row_and_near_vectors_are_similar() -> None:
+def test_vectors_are_the_states_that_words_leave_and_similar_words_have_near_ones() -> None:
     lm = lm_of(25)
     vectors = lm.vectors
-    assert vectors.shape == (25, 10)
+    assert vectors.shape == (25, 7)
     model, word = lm.model, lm.vocabulary.ids["w4"]
     row, column = (int(code) for code in model.codes[word])
-    expected = torch.cat([model.input_vectors.weight[row], model.input_vectors.weight[5 + column]])
-    np.testing.assert_allclose(vectors[word], expected.detach())
-    cosines = vectors @ vectors[word] / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vectors[word])
+    outputs, _ = model.recurrence(model.input_vectors(torch.tensor([[row, 5 + column]])))
+    np.testing.assert_allclose(vectors[word], outputs[0, 1].detach(), atol=1e-6)
+    centred = vectors - np.average(vectors, axis=0, weights=np.sqrt(lm.vocabulary.counts + 1))
+    cosines = centred @ centred[word] / np.linalg.norm(centred, axis=1) / np.linalg.norm(centred[word])
     best = [w for w in np.argsort(-cosines) if w != word][:3]
     assert [w for w, _ in lm.similar("w4", 3)] == [lm.vocabulary.words[w] for w in best]
     with pytest.raises(LightRNNError, match="not in the vocabulary"):

@@ -189,7 +189,7 @@ class LM(ABC):
         )
 
     def similar(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """The words whose vectors point most nearly the same way, with the cosine of the angle."""
+        """The words whose vectors point most nearly the same way from the mean, with the cosine of the angle."""
         if word not in self.vocabulary:
             raise LightRNNError(f"{word!r} is not in the vocabulary; ask for a word that is")
         index = self.vocabulary.ids[word]
@@ -200,8 +200,9 @@ class LM(ABC):
 
     @cached_property
     def _directions(self) -> NDArray[np.float32]:
-        lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
-        return np.asarray(self.vectors / np.maximum(lengths, 1e-12), np.float32)
+        """The vectors about their mean, frequent words counting more, at length 1."""
+        centred = self.vectors - np.average(self.vectors, axis=0, weights=np.sqrt(self.vocabulary.counts + 1))
+        return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12), np.float32)
 
     def _ids(self, sentence: str, eos: bool) -> NDArray[np.int32]:
         words = self.vocabulary.encode(self.vocabulary.rules.split(sentence))

@@ -28,6 +28,11 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> LM:
     return SingleLM(*load_model(path, device))
 
 
+def load_all(paths: Sequence[Path], *, device: torch.device | str = "cpu") -> list[LM]:
+    """Several models, the first of which says which words there are."""
+    return [load(path, device=device) for path in paths]
+
+
 def save_mix(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
     """Write a mix: the models stay where they are."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,4 +53,4 @@ def _load_mix(folder: Path, device: torch.device | str) -> Mix:
         members = [(folder / str(member["path"]), float(member["weight"])) for member in config["members"]]
     except (KeyError, TypeError, ValueError):
         raise LightRNNError(f"{folder / CONFIG} does not list the models of a mix; make it again") from None
-    return Mix([load(path, device=device) for path, _ in members], [weight for _, weight in members])
+    return Mix(load_all([path for path, _ in members], device=device), [weight for _, weight in members])

@@ -41,8 +41,15 @@ class Mix(LM):
         with np.errstate(divide="ignore"):
             self._log_weights = np.log(self.weights)
         self._translations, self._shares = zip(
-            *(_translation(self.vocabulary, m.vocabulary) for m in members), strict=True
+            *(translation(self.vocabulary, m.vocabulary) for m in members), strict=True
         )
+
+    @property
+    def unknown_words(self) -> list[int]:
+        """How many words of the mix each model does not know, the unknown word itself left out."""
+        return [
+            int((ids == m.vocabulary.unk_id).sum()) - 1 for ids, m in zip(self._translations, self.members, strict=True)
+        ]
 
     def begin_state(self) -> Any:
         return tuple(member.begin_state() for member in self.members)
@@ -100,7 +107,7 @@ class Mix(LM):
         return np.asarray(logsumexp(log_probs + self._log_weights, axis=1), np.float64)
 
 
-def _translation(mix: Vocabulary, member: Vocabulary) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def translation(mix: Vocabulary, member: Vocabulary) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """[V]: the member's id of each word of the mix, and the log of the share of its probability that the word gets."""
     if mix.digest == member.digest:
         return np.arange(len(mix), dtype=np.int32), np.zeros(len(mix))

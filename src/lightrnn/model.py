@@ -164,9 +164,15 @@ class LightRNN(nn.Module):
         radix = torch.tensor([prod(self.shape[s + 1 :]) for s in range(K)], device=steps.device)
         return log_probs[(self.codes.long() * radix).sum(dim=1)]
 
+    @torch.inference_mode()
     def word_vectors(self) -> Tensor:
-        """(V, K·D): every word's row and column vectors of the input, side by side."""
-        return self.input_vectors.weight[self.codes + self.offsets].flatten(1)
+        """(V, H): the state that each word leaves when it is read alone.
+
+        Row and column vectors side by side would say little: what a column means depends on the row, and it is the
+        recurrence that puts the two together.
+        """
+        blocks = torch.split(self.codes + self.offsets, 1 << 14)
+        return torch.cat([self.step(block)[0][:, -1] for block in blocks])
 
     def hidden_states(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Equation (1): codes (B, T+1, K) → the states that score the components of words 1 … T, (B, T, K, H)."""

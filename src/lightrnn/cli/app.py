@@ -11,7 +11,7 @@ import typer
 
 from .. import __version__
 from ..errors import LightRNNError
-from . import demo, evaluate, info, prepare, reallocate, table, train
+from . import demo, evaluate, generate, info, mix, next, prepare, reallocate, table, train, vectors
 from .screen import err
 
 app = typer.Typer(
@@ -37,6 +37,10 @@ COMMANDS = (
     train.train,
     reallocate.reallocate,
     evaluate.evaluate,
+    next.next_,
+    generate.generate,
+    mix.mix,
+    vectors.vectors,
     info.info,
     table.table,
 )

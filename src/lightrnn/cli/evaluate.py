@@ -1,25 +1,23 @@
 """lightrnn evaluate"""
 
 import json
-from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
 
 from .. import evaluation
 from ..bootstrap import choose_device
-from ..checkpoint import load_model
-from ..corpus import Corpus
 from ..errors import LightRNNError
-from ..files import expand
+from ..loading import load
 from ..table import component_names
 from ..text import Convention
 from . import screen
-from .options import DeviceOption, JsonOption, ThreadsOption, use_threads
+from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, use_threads
+from .texts import ids_of
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`.")],
+    model: ModelArgument,
     text: Annotated[
         list[str],
         typer.Argument(metavar="TEXT…|DATA", help="Text files, -, or a folder made by `lightrnn prepare`."),
@@ -52,26 +50,16 @@ def evaluate(
     if convention is not None and convention not in get_args(Convention):
         raise LightRNNError(f"--convention must be stream or sentence, got {convention!r}")
     use_threads(threads)
-    lm, vocabulary = load_model(model, choose_device(device))
-    if len(text) == 1 and (Path(text[0]) / "data.json").exists():
-        corpus = Corpus.load(Path(text[0]))
-        if corpus.vocabulary.digest != vocabulary.digest:
-            raise LightRNNError(f"{text[0]} has another vocabulary than {model}; evaluate the text files themselves")
-        ids = corpus.split(split)
-    else:
-        ids = vocabulary.encode_files(expand(text))
-        if len(ids) == 0:
-            raise LightRNNError(f"{', '.join(text)} is empty; give a text with words in it")
+    lm = load(model, device=choose_device(device))
+    ids = ids_of(lm, text, split)
     with screen.counter("words") as progress:
-        result = evaluation.evaluate(
-            lm,
+        result = lm.evaluate(
             ids,
-            vocabulary,
             cast(Convention | None, convention),
             batch_size=batch_size,
             progress=lambda tokens: progress("scoring", tokens),
         )
-    names = component_names(lm.components)
+    names = component_names(len(result.parts)) if len(result.parts) > 1 else ("word",)
     if as_json:
         facts = {
             "convention": result.convention,

@@ -14,6 +14,9 @@ from ..files import read_json
 
 OURS = {"data.json": {"format", "vocabulary_digest", "splits"}, "config.json": {"format", "kind", "files"}}
 
+ModelArgument = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train` or `lightrnn mix`, or an n-gram file.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, max=4096, help="CPU threads; 0: all cores.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it exists.")]

@@ -1,0 +1,91 @@
+"""lightrnn mix"""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..bootstrap import choose_device
+from ..checkpoint import CONFIG
+from ..errors import LightRNNError
+from ..loading import load_all, save_mix
+from ..mixture import Mix, tune
+from . import screen
+from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption, check_output, use_threads
+from .texts import ids_of
+
+
+def mix(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL MODEL…", help="Folders of `lightrnn train` or `mix`, n-gram files.")
+    ],
+    tuned_on: Annotated[
+        str, typer.Option("--tune", metavar="TEXT|DATA", help="Held-out text for the weights (of DATA: valid).")
+    ],
+    tested_on: Annotated[
+        str | None, typer.Option("--test", metavar="TEXT|DATA", help="Text to measure on (of DATA: test).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Save the mix as a model in this folder.")] = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Mix models word by word: P(w) = Σ weight · P_model(w), the weights found on held-out text alone.
+
+    Each model keeps its own vocabulary and its own rule of context: an n-gram model sees one sentence, a stream model
+    all before. The mix has the vocabulary of the first model; a word of it that another model does not know gets an
+    equal share of that model's unknown word. A saved mix is a model like any other for evaluate, score, next and
+    rescore; it names its models by their places, relative to its own.
+
+      lightrnn ngram data -o kn5.arpa
+      lightrnn mix model kn5.arpa --tune data --test data -o mixed
+    """
+    if len(models) < 2:
+        raise LightRNNError("a mix needs at least two models, got one; name another")
+    if out is not None:
+        check_output(out, force, CONFIG)
+    use_threads(threads)
+    members = load_all(models, device=choose_device(device))
+    together = Mix(members, [1.0] * len(members))
+    names = [str(model) for model in models]
+    if any(member.vocabulary.words != together.vocabulary.words for member in members):
+        _tell_vocabularies(together, names)
+    found: dict[str, np.ndarray] = {}
+    with screen.counter("words") as progress:
+        for name, source, split in (("tune", tuned_on, "valid"), ("test", tested_on, "test")):
+            if source is not None:
+                ids = ids_of(together, [source], split)
+                found[name] = together.member_log_probs(ids, progress=partial(progress, name))
+    weights = tune(found["tune"])
+    mixed = {name: np.log(np.exp(log_probs) @ weights) for name, log_probs in found.items()}
+    rows: list[dict[str, Any]] = [
+        {"model": name, "weight": weight, **{on: _perplexity(values[:, m]) for on, values in found.items()}}
+        for m, (name, weight) in enumerate(zip(names, weights, strict=True))
+    ]
+    rows.append({"model": "mix", "weight": 1.0, **{on: _perplexity(values) for on, values in mixed.items()}})
+    if out is not None:
+        save_mix(out, models, weights)
+    if as_json:
+        screen.out.print_json(json.dumps(rows))
+        return
+    lines = [[r["model"], f"{r['weight']:.3f}", *(f"{r[on]:.2f}" for on in found)] for r in rows]
+    screen.out.print(screen.table(None, "model", "weight", *(f"perplexity, {on}" for on in found), rows=lines))
+    if out is not None:
+        screen.note(f"the mix is in {out}")
+
+
+def _perplexity(log_probs: np.ndarray) -> float:
+    return float(np.exp(min(-log_probs.mean(), 700.0)))
+
+
+def _tell_vocabularies(together: Mix, names: list[str]) -> None:
+    for name, unknown in zip(names, together.unknown_words, strict=True):
+        if unknown:
+            screen.note(
+                f"{name} does not know {unknown:,} of the {len(together.vocabulary):,} words of {names[0]}: "
+                "each gets an equal share of its unknown word"
+            )

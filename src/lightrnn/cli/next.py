@@ -1,0 +1,129 @@
+"""lightrnn next"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ..bootstrap import choose_device
+from ..errors import LightRNNError
+from ..lm import LM
+from ..loading import load
+from . import screen
+from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, use_threads
+
+
+def next_(
+    model: ModelArgument,
+    context: Annotated[
+        str, typer.Argument(metavar="CONTEXT", help="The words before, from the sentence's start on.")
+    ] = "",
+    count: Annotated[int, typer.Option("-k", "--count", min=1, help="How many words to show.")] = 10,
+    prefix: Annotated[str, typer.Option("--prefix", help="Only words that begin so: what a keyboard asks.")] = "",
+    interactive: Annotated[
+        bool, typer.Option("--interactive", "-i", help="A prompt that completes as you type.")
+    ] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """The likeliest next words after a context, with their probabilities; exact, over the whole vocabulary.
+
+    In the interactive prompt Tab takes the first suggestion, a digit key one of the others, Enter ends the sentence and
+    Ctrl-D the program.
+
+      lightrnn next model "it was a"
+      lightrnn next model "it was a" --prefix th -k 5
+      lightrnn next model --interactive
+    """
+    use_threads(threads)
+    lm = load(model, device=choose_device(device))
+    if interactive:
+        _interact(lm, min(count, 9))
+        return
+    found = lm.next_words(context, count, prefix)
+    if as_json:
+        screen.out.print_json(json.dumps([{"word": word, "probability": p} for word, p in found]))
+        return
+    if not found:
+        screen.note(f"no word of the vocabulary begins with {prefix!r}")
+    for word, probability in found:
+        typer.echo(f"{probability:.6f}\t{word}")
+
+
+@dataclass
+class Prompt:
+    """A line being typed, and what the model suggests for the word at its end."""
+
+    lm: LM
+    count: int
+    text: str = ""
+
+    @property
+    def suggestions(self) -> list[str]:
+        words = self.text.split(" ")
+        return [word for word, _ in self.lm.next_words(" ".join(words[:-1]), self.count, words[-1])]
+
+    def press(self, key: str) -> None:
+        """Tab and the digits take a suggestion, backspace deletes, everything else is typed."""
+        chosen = 0 if key == "\t" else int(key) - 1 if key.isdecimal() else -1
+        if key in "\x7f\b":
+            self.text = self.text[:-1]
+        elif chosen < 0:
+            self.text += key if key.isprintable() else ""
+        elif chosen < len(suggestions := self.suggestions):
+            self.text = "".join(part + " " for part in self.text.split(" ")[:-1]) + suggestions[chosen] + " "
+
+
+def _interact(lm: LM, count: int) -> None:
+    """Read keys, show the line and the suggestions beneath the cursor, until Ctrl-D."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise LightRNNError("--interactive needs a terminal; without one, call lightrnn next for each context")
+    screen.note("type; Tab or a digit takes a suggestion, Enter ends the sentence, Ctrl-D the program")
+    with _keys() as keys:
+        prompt = Prompt(lm, count)
+        _show(prompt)
+        for key in keys:
+            if key in "\r\n":
+                sys.stderr.write("\r\x1b[K")
+                sys.stdout.write(prompt.text.rstrip() + "\r\n")
+                sys.stdout.flush()
+                prompt = Prompt(lm, count)
+            else:
+                prompt.press(key)
+            _show(prompt)
+    sys.stderr.write("\r\x1b[K")
+
+
+def _show(prompt: Prompt) -> None:
+    offered = "  ".join(f"{i}:{word}" for i, word in enumerate(prompt.suggestions, 1))
+    sys.stderr.write(f"\r\x1b[K{prompt.text}\x1b[s   \x1b[2m{offered}\x1b[0m\x1b[u")
+    sys.stderr.flush()
+
+
+@contextmanager
+def _keys() -> Iterator[Iterator[str]]:
+    """Keys as they are pressed, up to Ctrl-D, from a terminal that does not echo them."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    tty.setraw(sys.stdin)
+
+    def pressed() -> Iterator[str]:
+        while (key := sys.stdin.read(1)) not in ("", "\x04"):
+            if key == "\x03":
+                raise KeyboardInterrupt
+            yield key
+
+    try:
+        yield pressed()
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+next_.__name__ = "next"

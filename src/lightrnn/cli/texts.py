@@ -1,0 +1,27 @@
+"""Text that a command is given, as ids of a model's vocabulary."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ..corpus import Corpus
+from ..errors import LightRNNError
+from ..files import expand
+from ..lm import LM
+from ..mixture import translation
+from ..windows import Ids
+
+
+def ids_of(lm: LM, text: list[str], split: str) -> Ids:
+    """Text files (or -), or a split of a data folder whose words are the model's."""
+    if len(text) == 1 and (Path(text[0]) / "data.json").exists():
+        corpus = Corpus.load(Path(text[0]))
+        ids, _ = translation(corpus.vocabulary, lm.vocabulary)
+        missing = len(lm.vocabulary) - len(np.unique(ids)) - (corpus.vocabulary.rules.bos != lm.vocabulary.rules.bos)
+        if missing > 0 or (ids == lm.vocabulary.unk_id).sum() > 1:
+            raise LightRNNError(f"{text[0]} has other words than the model; give the text files themselves")
+        return ids[corpus.split(split)]
+    ids = lm.vocabulary.encode_files(expand(text))
+    if len(ids) == 0:
+        raise LightRNNError(f"{', '.join(text)} is empty; give a text with words in it")
+    return ids

@@ -1,0 +1,193 @@
+"""The commands that use a model: next, generate, vectors, mix, evaluate on any kind."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import lightrnn
+from lightrnn import bootstrap
+from lightrnn.cli import main
+from lightrnn.cli.next import Prompt
+from lightrnn.config import ModelConfig, Recipe, TrainingConfig
+from lightrnn.corpus import Corpus
+
+
+@pytest.fixture(scope="module")
+def models(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two small trained models over the same words."""
+    folders = []
+    for seed in (1, 2):
+        folder = tmp_path_factory.mktemp("models") / f"model{seed}"
+        recipe = Recipe(ModelConfig(hidden_size=12), TrainingConfig(epochs=2, batch_size=5, window=12, seed=seed))
+        bootstrap.train(tiny, recipe, folder, device=torch.device("cpu"))
+        folders.append(folder)
+    return folders
+
+
+def call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["lightrnn", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    code = stopped.value.code
+    return int(code or 0), *capsys.readouterr()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    def right(*arguments: object) -> str:
+        code, out, err = call(monkeypatch, capsys, *arguments)
+        assert code == 0, err
+        return out
+
+    return right
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    def wrong(*arguments: object) -> str:
+        code, out, err = call(monkeypatch, capsys, *arguments)
+        assert code == 2
+        assert out == ""
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        return err
+
+    return wrong
+
+
+def test_next_prints_the_likeliest_words(run, models: list[Path]) -> None:
+    lm = lightrnn.load(models[0])
+    lines = [line.split("\t") for line in run("next", models[0], "w1 w2", "-k", 4).splitlines()]
+    assert [word for _, word in lines] == [word for word, _ in lm.next_words("w1 w2", 4)]
+    facts = json.loads(run("next", models[0], "w1 w2", "--prefix", "w3", "--json"))
+    assert [fact["word"] for fact in facts] == [word for word, _ in lm.next_words("w1 w2", 10, "w3")]
+    assert facts[0]["probability"] == pytest.approx(lm.next_words("w1 w2", 1, "w3")[0][1])
+    assert run("next", models[0], "w1", "--prefix", "zzz") == ""
+
+
+def test_the_prompt_completes_words(models: list[Path]) -> None:
+    lm = lightrnn.load(models[0])
+    prompt = Prompt(lm, 3)
+    first = prompt.suggestions
+    assert first == [word for word, _ in lm.next_words("", 3)]
+    prompt.press("2")
+    assert prompt.text == first[1] + " "
+    for key in "w1":
+        prompt.press(key)  # a digit takes a suggestion here, so the word is typed as far as "w" only
+    assert prompt.text == f"{first[1]} {lm.next_words(first[1], 3, 'w')[0][0]} "
+    prompt.press("\x7f")
+    assert not prompt.text.endswith(" ")
+    prompt.press("\t")
+    assert prompt.text.endswith(" ")
+    prompt.text = "zzz"
+    prompt.press("\t")
+    assert prompt.text == "zzz"
+
+
+def test_the_interactive_prompt_in_a_terminal(models: list[Path], fail) -> None:
+    assert "terminal" in fail("next", models[0], "--interactive")
+    control, terminal = pty.openpty()
+    command = [sys.executable, "-m", "lightrnn", "next", str(models[0]), "-i", "--threads", "1"]
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, close_fds=True) as process:
+        os.close(terminal)
+        seen = _read_until(control, b"1:")
+        os.write(control, b"\t")
+        seen += _read_until(control, b"1:")
+        os.write(control, b"\r\x04")
+        assert process.wait(60) == 0
+    word = lightrnn.load(models[0]).next_words("", 1)[0][0]
+    assert f"1:{word}".encode() in seen
+    os.close(control)
+
+
+def _read_until(descriptor: int, mark: bytes) -> bytes:
+    seen, end = b"", time.monotonic() + 60
+    while mark not in seen:
+        assert time.monotonic() < end, seen
+        seen += os.read(descriptor, 4096)
+    return seen
+
+
+def test_generate_is_repeatable_and_a_sentence_a_line(run, models: list[Path]) -> None:
+    lm = lightrnn.load(models[0])
+    text = run("generate", models[0], "--prompt", "w1 w2", "-n", 40, "--seed", 3, "--temperature", 0.9)
+    assert text == run("generate", models[0], "--prompt", "w1 w2", "-n", 40, "--seed", 3, "--temperature", 0.9)
+    assert text.startswith("w1 w2")
+    drawn = lm.generate("w1 w2", temperature=0.9, seed=3)
+    words = [next(drawn) for _ in range(40)]
+    assert len(text.split()) == 2 + sum(word != "</s>" for word in words)
+    assert text.rstrip("\n").count("\n") == " ".join(words).rstrip("</s> ").count("</s>")
+    assert text != run("generate", models[0], "--prompt", "w1 w2", "-n", 40, "--seed", 4, "--temperature", 0.9)
+    greedy = lm.generate("w1", temperature=0)
+    expected = ["w1", *(word for word in (next(greedy) for _ in range(5)) if word != "</s>")]
+    assert run("generate", models[0], "--prompt", "w1", "-n", 5, "--greedy").split() == expected
+    assert run("generate", models[0], "--prompt", "w1", "--beam", 3).startswith("w1")
+
+
+def test_generate_refuses_what_does_not_go_together(fail, models: list[Path]) -> None:
+    assert "--beam" in fail("generate", models[0], "--greedy", "--beam", 3)
+    assert "--greedy draws nothing" in fail("generate", models[0], "--greedy", "--top-k", 3)
+    assert "--beam draws nothing" in fail("generate", models[0], "--beam", 2, "--seed", 3)
+
+
+def test_vectors_in_the_format_of_word2vec(run, fail, models: list[Path], tmp_path: Path) -> None:
+    run("vectors", models[0], "-o", tmp_path / "v.txt")
+    lm = lightrnn.load(models[0])
+    heading, *lines = (tmp_path / "v.txt").read_text().splitlines()
+    assert heading == f"{len(lm.vocabulary)} 12"
+    for line, word, vector in zip(lines, lm.vocabulary.words, lm.vectors, strict=True):
+        name, *values = line.split(" ")
+        assert name == word
+        np.testing.assert_allclose([float(value) for value in values], vector, rtol=1e-5, atol=1e-7)
+    assert "--force" in fail("vectors", models[0], "-o", tmp_path / "v.txt")
+
+
+def test_a_mix_is_tuned_tested_saved_and_used(run, fail, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:
+    rows = json.loads(run("mix", *models, "--tune", tiny.path, "--test", tiny.path, "-o", tmp_path / "mixed", "--json"))
+    *members, mixed = rows
+    assert sum(row["weight"] for row in members) == pytest.approx(1)
+    assert mixed["tune"] <= min(row["tune"] for row in members)
+    for model, row in zip(models, members, strict=True):
+        facts = json.loads(run("evaluate", model, tiny.path, "--json"))
+        assert row["test"] == pytest.approx(facts["perplexity"], rel=1e-5)
+    facts = json.loads(run("evaluate", tmp_path / "mixed", tiny.path, "--json"))
+    assert facts["perplexity"] == pytest.approx(mixed["test"], rel=1e-5)
+    assert run("next", tmp_path / "mixed", "w1", "-k", 3).count("\n") == 3
+    assert "w1" in run("generate", tmp_path / "mixed", "--prompt", "w1", "-n", 3, "--seed", 1)
+    assert re.search(r"^mix +1.000", run("mix", *models, "--tune", tiny.path), re.MULTILINE)
+    moved = tmp_path / "elsewhere"
+    (tmp_path / "mixed").rename(moved)  # its models are named relative to it
+    assert json.loads(run("evaluate", moved, tiny.path, "--json"))["perplexity"] == facts["perplexity"]
+
+    assert "at least two" in fail("mix", models[0], "--tune", tiny.path)
+    assert "exists" in fail("mix", *models, "--tune", tiny.path, "-o", moved)
+    assert "does not exist" in fail("mix", models[0], tmp_path / "none", "--tune", tiny.path)
+    config = json.loads((moved / "config.json").read_text())
+    for damage in ({"members": [{"path": "x"}]}, {"format": 99}, {"members": None}):
+        (moved / "config.json").write_text(json.dumps(config | damage))
+        assert "lightrnn" in fail("evaluate", moved, tiny.path) or "make it again" in fail("evaluate", moved, tiny.path)
+
+
+def test_models_of_other_words_mix_by_a_rule_that_is_told(models: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("a w1 w2 b\nw1 b a w3\n" * 40, encoding="utf-8")
+    lightrnn.prepare([str(tmp_path / "t.txt")], tmp_path / "data", valid=[str(tmp_path / "t.txt")])
+    recipe = Recipe(ModelConfig(hidden_size=4), TrainingConfig(epochs=1, batch_size=2, window=5))
+    bootstrap.train(Corpus.load(tmp_path / "data"), recipe, tmp_path / "other", device=torch.device("cpu"))
+    (tmp_path / "held.txt").write_text("w1 w2 w9\n", encoding="utf-8")
+    command = ["mix", models[0], tmp_path / "other", "--tune", tmp_path / "held.txt"]
+    done = subprocess.run(
+        [sys.executable, "-m", "lightrnn", *map(str, command)], capture_output=True, text=True, check=True
+    )
+    assert "does not know" in done.stderr
+    assert "equal share" in done.stderr
