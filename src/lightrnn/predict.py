@@ -17,7 +17,7 @@ from torch import Tensor
 from .model import LanguageModel, LightRNN, State, select_state
 from .steps import Steps
 
-FIRST_CHUNK, LAST_CHUNK = 8, 256  # rows opened together by the search
+FIRST_CHUNK, LAST_CHUNK = 16, 256  # rows opened together by the search
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Predictor:
         """(V,): the natural-log probability of every word; exp of it sums to 1. One batched step a component."""
         prefixes = self._root(last_word, state)
         for s in range(len(self._shape)):
-            prefixes = self._children(s, prefixes, torch.arange(len(prefixes.cells), device=self._codes.device))
+            prefixes = self._open(s, prefixes)
         return prefixes.log_probs[self._cell_of_word]
 
     @torch.inference_mode()
@@ -115,34 +115,32 @@ class Predictor:
         falling order of P_r, and no more once P_r is not above the least of the best words found. The same for K > 2,
         one component after the other.
         """
-        V, K = len(self._cell_of_word), len(self._shape)
-        count = min(count, V)
+        count = min(count, len(self._word_of_cell))
+        masks = self._allowed_prefixes(allowed)
         best_cells = self._codes.new_zeros(0)
         best = torch.zeros(0, device=best_cells.device)
         opened = 0
-        masks = self._allowed_prefixes(allowed)
 
         def search(s: int, prefixes: "_Prefixes") -> None:
             """Open prefixes with s components, likeliest first."""
             nonlocal best_cells, best, opened
+            if masks is not None and s:
+                prefixes.log_probs.masked_fill_(~masks[s - 1][prefixes.cells], -torch.inf)
+            if s == len(self._shape):
+                found = torch.cat([best, prefixes.log_probs])
+                best, kept = found.topk(min(count, len(found)))
+                best_cells = torch.cat([best_cells, prefixes.cells])[kept]
+                return
             order = prefixes.log_probs.argsort(descending=True)
             begin, chunk = 0, FIRST_CHUNK
             while begin < len(order):
                 some = order[begin : begin + chunk]
-                least = float(best[-1]) if len(best) == count else -torch.inf
-                some = some[prefixes.log_probs[some] > least]
-                if len(some) == 0:
-                    return
+                if len(best) == count:
+                    some = some[prefixes.log_probs[some] > best[-1]]
+                    if len(some) == 0:
+                        return
                 opened += len(some) if s else 0
-                children = self._children(s, prefixes, some)
-                if masks is not None:
-                    children.log_probs.masked_fill_(~masks[s][children.cells], -torch.inf)
-                if s == K - 1:
-                    found, cells = torch.cat([best, children.log_probs]), torch.cat([best_cells, children.cells])
-                    best, kept = found.topk(min(count, len(found)))
-                    best_cells = cells[kept]
-                else:
-                    search(s + 1, children)
+                search(s + 1, self._open(s, prefixes.select(some)))
                 begin, chunk = begin + chunk, min(2 * chunk, LAST_CHUNK)
 
         search(0, self._root(last_word, state))
@@ -169,28 +167,32 @@ class Predictor:
         return int(self._word_of_cell[np.ravel_multi_index(cell, self._shape)])
 
     def _root(self, last_word: int, state: State) -> "_Prefixes":
-        device = self._codes.device
-        none = torch.zeros(1, dtype=torch.long, device=device)
-        return _Prefixes(none, torch.zeros(1, device=device), self._stacked[last_word, -1:], none, state)
+        none = self._codes.new_zeros(1)
+        return _Prefixes(none, none.float(), self._stacked[last_word, -1:], state, none)
 
-    def _children(self, s: int, prefixes: "_Prefixes", some: Tensor) -> "_Prefixes":
-        """What follows some prefixes with s components: their extensions by component s, those that exist."""
-        states = prefixes.state
-        if states[0].shape[1] > 1:
-            states = select_state(states, prefixes.parents[some])
-        outputs, after = self._steps(prefixes.feed[some], states)  # (P, H)
-        cells = prefixes.cells[some]
+    def _open(self, s: int, prefixes: "_Prefixes") -> "_Prefixes":
+        """All extensions of some prefixes with s components by component s, those that exist, in order."""
+        state = prefixes.state
+        if state[0].shape[1] > 1:
+            state = select_state(state, prefixes.tracks)
+        outputs, after = self._steps(prefixes.feed, state)  # (P, H)
+        n, cells = self._shape[s], prefixes.cells
         digits = [cells // prod(self._shape[i + 1 : s]) % self._shape[i] for i in range(s)]
-        codes = torch.stack(digits, dim=1) if s else cells.new_zeros(len(cells), 0)  # (P, s)
+        codes = torch.stack(digits, dim=1) if s else cells.new_zeros(1, 0)  # (P, s)
         log_probs = self._model.scores(s, outputs, codes).log_softmax(dim=-1)  # (P, n_s)
-        log_probs += prefixes.log_probs[some, None]
-        n = self._shape[s]
+        log_probs += prefixes.log_probs[:, None]
         values = torch.arange(n, device=cells.device)
-        extended = (cells[:, None] * n + values).flatten()
-        existing = extended < -(-len(self._cell_of_word) // prod(self._shape[s + 1 :]))
-        parents = torch.arange(len(cells), device=cells.device).repeat_interleave(n)
-        feed = (values + self._model.offsets[s]).repeat(len(cells))
-        return _Prefixes(extended[existing], log_probs.flatten()[existing], feed[existing], parents[existing], after)
+        extended = _Prefixes(
+            (cells[:, None] * n + values).flatten(),
+            log_probs.flatten(),
+            (values + self._model.offsets[s]).repeat(len(cells)),
+            after,
+            torch.arange(len(cells), device=cells.device).repeat_interleave(n),
+        )
+        existing = -(-len(self._word_of_cell) // prod(self._shape[s + 1 :]))
+        if self._model.is_full or bool(extended.cells.max() < existing):
+            return extended
+        return extended.select(torch.nonzero(extended.cells < existing)[:, 0])
 
     def _allowed_prefixes(self, allowed: NDArray[np.bool_] | None) -> list[Tensor] | None:
         """For every component s, whether a prefix with s+1 components leads to an allowed word."""
@@ -209,10 +211,13 @@ class Predictor:
 @dataclass(frozen=True)
 class _Prefixes:
     """P first parts of cells: their numbers in lexicographic order, log-probabilities, the code to feed next, and after
-    which of the tracks of `state` (a single one serves all)."""
+    which track of `state` (a single one serves all)."""
 
     cells: Tensor
     log_probs: Tensor
     feed: Tensor
-    parents: Tensor
     state: State
+    tracks: Tensor
+
+    def select(self, some: Tensor) -> "_Prefixes":
+        return _Prefixes(self.cells[some], self.log_probs[some], self.feed[some], self.state, self.tracks[some])
