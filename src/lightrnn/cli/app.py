@@ -11,7 +11,7 @@ import typer
 
 from .. import __version__
 from ..errors import LightRNNError
-from . import demo, evaluate, info, prepare, reallocate, table, train
+from . import demo, evaluate, info, ngram, prepare, reallocate, table, train
 from .screen import err
 
 app = typer.Typer(
@@ -38,6 +38,7 @@ COMMANDS = (
     reallocate.reallocate,
     evaluate.evaluate,
     info.info,
+    ngram.ngram,
     table.table,
 )
 
