@@ -133,8 +133,9 @@ class _Reader:
             self._read_announcement(number, piece)
         elif piece.startswith(b"mmap lm http://kheafield.com/code"):
             raise LightRNNError(f"{self.path} is a KenLM binary, which does not list its words; give its ARPA file")
-        elif piece.strip():
-            self._fail(number, f"expected \\data\\, got {_shown(piece.lstrip())}")
+        elif text := piece.lstrip():
+            blank = piece[: -len(text)].count(b"\n")
+            self._fail(number + blank, f"expected \\data\\, got {_shown(text)}")
         return False
 
     def _heading(self) -> str:
@@ -167,10 +168,8 @@ class _Reader:
         lines += number
         n = self.order
         for line in np.flatnonzero((fields != n + 1) & (fields != n + 2))[:1]:
-            got = f"{fields[line]} field{'s' * (fields[line] > 1)}"
-            self._fail(
-                lines[line], f"expected a log10 probability, {n} word{'s' * (n > 1)} and perhaps a back-off, got {got}"
-            )
+            what = f"a log10 probability, {n} word{'s' * (n > 1)} and perhaps a back-off"
+            self._fail(lines[line], f"expected {what}, got fields: {fields[line]}")
         tokens = np.array(piece.split(), dtype=object)
         first = np.cumsum(fields) - fields
         probabilities = self._numbers(tokens[first], lines, "log10 probability")
