@@ -1,5 +1,6 @@
 """Word-level language models with huge vocabularies in a few megabytes: LightRNN (Li et al., NIPS 2016)."""
 
+from .arpa import read_arpa, write_arpa
 from .bootstrap import resume, train
 from .checkpoint import load_model
 from .config import ModelConfig, Recipe, TrainingConfig
@@ -7,6 +8,7 @@ from .corpus import Corpus, prepare
 from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
 from .model import LanguageModel, LightRNN
+from .ngram import NGram
 from .predict import next_log_probs, next_words, sample
 from .table import WordTable
 from .text import TextRules
@@ -21,6 +23,7 @@ __all__ = [
     "LightRNN",
     "LightRNNError",
     "ModelConfig",
+    "NGram",
     "Recipe",
     "TextRules",
     "TrainingConfig",
@@ -31,7 +34,9 @@ __all__ = [
     "next_log_probs",
     "next_words",
     "prepare",
+    "read_arpa",
     "resume",
     "sample",
     "train",
+    "write_arpa",
 ]
