@@ -191,3 +191,40 @@ def test_models_of_other_words_mix_by_a_rule_that_is_told(models: list[Path], tm
     )
     assert "does not know" in done.stderr
     assert "equal share" in done.stderr
+
+
+def test_a_mix_with_an_ngram_file(run, fail, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:
+    run("ngram", tiny.path, "-o", tmp_path / "kn.arpa", "--order", 3)
+    rows = json.loads(run("mix", models[0], tmp_path / "kn.arpa", "--tune", tiny.path, "-o", tmp_path / "m", "--json"))
+    assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + 1e-6)
+    facts = json.loads(run("evaluate", tmp_path / "kn.arpa", tiny.path, "--split", "valid", "--json"))
+    assert facts["perplexity"] == pytest.approx(rows[1]["tune"], rel=1e-6)
+    mixed, lm, ngram = (lightrnn.load(path) for path in (tmp_path / "m", models[0], tmp_path / "kn.arpa"))
+    assert mixed.distribution("w1 w2").sum() == pytest.approx(1, abs=1e-5)
+    weight = rows[0]["weight"]
+    for sentence in ("w1 w2", "w7 never w1", ""):
+        each = [[10**value for value, _, _ in one.full_scores(sentence)] for one in (lm, ngram)]
+        expected = sum(np.log10(weight * a + (1 - weight) * b) for a, b in zip(*each, strict=True))
+        assert mixed.score(sentence) == pytest.approx(expected, rel=1e-4)
+        state, stepped = mixed.begin_state(), 0.0
+        for word in [*sentence.split(), "</s>"]:
+            value, state = mixed.score_word(state, word)
+            stepped += value
+        assert stepped == pytest.approx(expected, rel=1e-4)
+    assert max(order for _, order, _ in ngram.full_scores("w1 w2 w3 w4")) > 1
+    assert run("next", tmp_path / "kn.arpa", "w1", "-k", 3).count("\n") == 3
+    assert "no word vectors" in fail("vectors", tmp_path / "kn.arpa", "-o", tmp_path / "v.txt")
+    assert "do not list their words" in fail("evaluate", tmp_path / "m" / "config.json", tiny.path)
+
+
+def test_kenlm_files_mix_after_a_model(run, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:
+    pytest.importorskip("kenlm", reason="the kenlm package is not installed")
+    run("ngram", tiny.path, "-o", tmp_path / "kn.arpa", "--order", 3)
+    (tmp_path / "kn.lm").write_bytes((tmp_path / "kn.arpa").read_bytes())  # read by KenLM for its name
+    ours, theirs = (
+        json.loads(run("mix", models[0], tmp_path / name, "--tune", tiny.path, "--json"))
+        for name in ("kn.arpa", "kn.lm")
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["tune"] == pytest.approx(other["tune"], rel=1e-4)
+        assert one["weight"] == pytest.approx(other["weight"], abs=1e-3)

@@ -1,5 +1,6 @@
 """Word-level language models with huge vocabularies in a few megabytes: LightRNN (Li et al., NIPS 2016)."""
 
+from .arpa import read_arpa, write_arpa
 from .bootstrap import resume, train
 from .checkpoint import load_model
 from .config import ModelConfig, Recipe, TrainingConfig
@@ -10,6 +11,7 @@ from .lm import LM
 from .loading import load
 from .mixture import Mix
 from .model import LanguageModel, LightRNN
+from .ngram import NGram
 from .table import WordTable
 from .text import TextRules
 from .vocabulary import Vocabulary
@@ -25,6 +27,7 @@ __all__ = [
     "LightRNNError",
     "Mix",
     "ModelConfig",
+    "NGram",
     "Recipe",
     "TextRules",
     "TrainingConfig",
@@ -34,6 +37,8 @@ __all__ = [
     "load",
     "load_model",
     "prepare",
+    "read_arpa",
     "resume",
     "train",
+    "write_arpa",
 ]

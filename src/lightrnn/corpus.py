@@ -196,6 +196,20 @@ def _provisional_ids(
             progress("reading", tokens)
 
 
+def read_text(
+    sources: Sequence[str], rules: TextRules, progress: Progress = _silent
+) -> tuple[Vocabulary, NDArray[np.int32]]:
+    """All words of some text files as a vocabulary, and the token stream, in memory and without a data folder."""
+    seen = _Provisional()
+    blocks = list(_provisional_ids(sources, rules, seen, progress))
+    if sum(map(len, blocks)) <= 1:
+        raise LightRNNError(f"the text {', '.join(sources)} is empty; give a text with words in it")
+    ids = np.concatenate(blocks)
+    words = [word.decode() for word in seen]
+    vocabulary = choose_vocabulary(words, np.bincount(ids, minlength=len(words)), rules)
+    return vocabulary, vocabulary.encode(words)[ids]
+
+
 def _cut_point(path: Path, length: int, eos: int) -> int:
     """The last line's end within the first 95% of the ids: what comes after it is held out."""
     target = int((1 - HELD_OUT_SHARE) * length)

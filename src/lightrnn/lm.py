@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from .errors import LightRNNError
 from .evaluation import BATCH_SIZE, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
 from .generate import sample
+from .kenlm_file import KenLM
 from .model import LanguageModel, LightRNN, State
+from .ngram import NGram
 from .predict import Found, GeneralPredictor, Predictor, best_of, draw_from
 from .text import Convention
 from .vocabulary import Vocabulary
@@ -262,22 +264,24 @@ class SingleLM(LM):
         *,
         batch_size: int = BATCH_SIZE,
         progress: Progress = lambda tokens: None,
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[Any]:
+        if isinstance(self.model, NGram):
+            return LOG_10 * self.model.score_tokens(ids)[0][:, None]
         words = self.vocabulary
         if (convention or words.rules.convention) == "stream":
             return stream_log_probs(self.model, ids, words.bos_id, batch_size, progress=progress)
         return sentence_log_probs(self.model, ids, words.bos_id, words.eos_id, batch_size, progress=progress)
 
     def orders(self, ids: Ids) -> NDArray[np.int64]:
-        matched = getattr(self.model, "matched_orders", None)
-        return super().orders(ids) if matched is None else np.asarray(matched(ids), np.int64)
+        return self.model.score_tokens(ids)[1] if isinstance(self.model, NGram) else super().orders(ids)
 
     @cached_property
     def unigram(self) -> NDArray[np.float64]:
         """An n-gram model's own, else the shares of the training text, each word counted once more."""
-        own = getattr(self.model, "unigram", None)
+        if isinstance(self.model, NGram | KenLM):
+            return self.model.unigram
         counts = self.vocabulary.counts + 1.0
-        return np.asarray(np.log(counts / counts.sum()) if own is None else own, np.float64)
+        return np.asarray(np.log(counts / counts.sum()), np.float64)
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:

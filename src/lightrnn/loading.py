@@ -1,4 +1,4 @@
-"""From a path to a model that can be asked: a folder of `lightrnn train`, a mix of models.
+"""From a path to a model that can be asked: a folder of `lightrnn train`, an n-gram file, a mix of models.
 
 A mix is a folder with a config.json that names its models, by paths relative to the folder, and their weights.
 """
@@ -9,20 +9,37 @@ from pathlib import Path
 
 import torch
 
+from .arpa import read_arpa
 from .checkpoint import CONFIG, load_model
 from .errors import LightRNNError
 from .files import read_json, write_json
+from .kenlm_file import KenLM
 from .lm import LM, SingleLM
 from .mixture import Mix
+from .vocabulary import Vocabulary
 
 MIX_FORMAT = 1
 
 
-def load(path: str | Path, *, device: torch.device | str = "cpu") -> LM:
-    """The model at a path, whatever its kind, ready to score."""
+def load(path: str | Path, *, device: torch.device | str = "cpu", vocabulary: Vocabulary | None = None) -> LM:
+    """The model at a path, whatever its kind, ready to score.
+
+    A file named *.arpa, .arpa.gz and so on is read here; any other file by the `kenlm` package, which does not tell its
+    words: it needs a vocabulary, which `lightrnn mix` takes from the first model.
+    """
     path = Path(path)
     if not path.exists():
-        raise LightRNNError(f"{path} does not exist; give a folder made by lightrnn train or lightrnn mix")
+        raise LightRNNError(f"{path} does not exist; give a folder of lightrnn train or mix, or an n-gram file")
+    if path.is_file() and ".arpa" in path.suffixes:
+        ngram = read_arpa(path)
+        return SingleLM(ngram, ngram.vocabulary)
+    if path.is_file():
+        if vocabulary is None:
+            raise LightRNNError(
+                f"{path} is no ARPA file by its name, and KenLM's binaries do not list their words; "
+                "use the .arpa file, or the binary in a mix after a model that has a vocabulary"
+            )
+        return SingleLM(KenLM(path, vocabulary), vocabulary)
     if (path / CONFIG).is_file() and read_json(path / CONFIG).get("kind") == "mix":
         return _load_mix(path, device)
     return SingleLM(*load_model(path, device))
@@ -30,7 +47,8 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> LM:
 
 def load_all(paths: Sequence[Path], *, device: torch.device | str = "cpu") -> list[LM]:
     """Several models, the first of which says which words there are."""
-    return [load(path, device=device) for path in paths]
+    first = load(paths[0], device=device)
+    return [first, *(load(path, device=device, vocabulary=first.vocabulary) for path in paths[1:])]
 
 
 def save_mix(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from .. import __version__
 from ..errors import LightRNNError
-from . import demo, evaluate, generate, info, mix, next, prepare, reallocate, table, train, vectors
+from . import demo, evaluate, generate, info, mix, next, ngram, prepare, reallocate, table, train, vectors
 from .screen import err
 
 app = typer.Typer(
@@ -39,10 +39,11 @@ COMMANDS = (
     evaluate.evaluate,
     next.next_,
     generate.generate,
+    ngram.ngram,
     mix.mix,
-    vectors.vectors,
     info.info,
     table.table,
+    vectors.vectors,
 )
 
 

@@ -1,0 +1,57 @@
+"""Kneser-Ney 5-grams: seconds and peak memory of estimating one, and perplexities beside those of KenLM's lmplz.
+
+    LIGHTRNN_CORPORA=… python benchmarks/ngram.py [DATA]
+
+DATA is a folder made by `lightrnn prepare`; without it only the perplexities of PTB and WikiText-2 are printed.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from lightrnn.corpus import prepare
+from lightrnn.evaluation import evaluate
+from lightrnn.kneser_ney import estimate
+from lightrnn.presets import PRESETS
+
+# `lmplz -o 5` with its defaults, every line from a fresh start, sentence ends counted, <unk> in the text a word
+REFERENCE = {"ptb": ("ptb", 141.19), "wikitext-2": ("wikitext", 220.14)}
+MEASURED = """
+import resource, sys, time
+from pathlib import Path
+from lightrnn.corpus import Corpus
+from lightrnn.kneser_ney import estimate
+corpus = Corpus.load(Path(sys.argv[1]))
+ids = corpus.split("train")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.perf_counter()
+model = estimate(ids, corpus.vocabulary, 5)
+seconds = time.perf_counter() - start
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(f"{len(ids):,} tokens, {sum(model.counts):,} n-grams: {seconds:.1f} s, {len(ids) / seconds / 1e6:.2f} M words/s, "
+      f"peak memory {peak / 2**20:.2f} GB, {before / 2**20:.2f} GB of it before")
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="?", type=Path)
+    arguments = parser.parse_args()
+    if arguments.data:
+        done = subprocess.run([sys.executable, "-c", MEASURED, str(arguments.data)], stdout=subprocess.PIPE, check=True)
+        print(f"{arguments.data.name}: {done.stdout.decode().strip()}")
+    for name, (preset, reference) in REFERENCE.items():
+        source = Path(os.environ["LIGHTRNN_CORPORA"]) / name
+        train, valid, test = ([str(source / f"{split}.txt.xz")] for split in ("train", "valid", "test"))
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = prepare(train, Path(folder) / "data", valid=valid, test=test, rules=PRESETS[preset].rules)
+            model = estimate(corpus.split("train"), corpus.vocabulary, 5)
+            result = evaluate(model, corpus.split("test"), corpus.vocabulary, "sentence")
+        print(f"{name}: test perplexity {result.perplexity:.2f} over {result.tokens:,} tokens, lmplz {reference}")
+
+
+if __name__ == "__main__":
+    main()

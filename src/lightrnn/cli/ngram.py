@@ -1,0 +1,80 @@
+"""lightrnn ngram"""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..arpa import RULES, arpa_words, write_arpa
+from ..corpus import Corpus, read_text
+from ..errors import LightRNNError
+from ..files import expand
+from ..kneser_ney import FALLBACK, estimate
+from . import screen
+from .options import JsonOption
+
+
+def ngram(
+    text: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA|TEXT…", help="A folder made by `lightrnn prepare` (its train split), text files, or -."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The ARPA file to make, .arpa or .arpa.gz.")],
+    order: Annotated[int, typer.Option("--order", min=1, max=99, help="Words in the longest n-grams.")] = 5,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate an n-gram model: interpolated modified Kneser-Ney, the numbers of KenLM's lmplz.
+
+    Every line is a sentence of its own, its end is predicted, nothing is pruned. DATA gives its vocabulary, so that the
+    model can be compared and mixed with others of the same data; of TEXT all words are used. The ARPA file can be read
+    by KenLM (its Python package up to order 6), SRILM and others.
+
+      lightrnn ngram data -o lm.arpa
+      lightrnn ngram train.txt.xz --order 3 -o lm.arpa.gz
+    """
+    _check_output(out, force)
+    begin = time.perf_counter()
+    with screen.counter("words") as progress:
+        if len(text) == 1 and (Path(text[0]) / "data.json").exists():
+            corpus = Corpus.load(Path(text[0]))
+            vocabulary, ids = corpus.vocabulary, corpus.split("train")
+        else:
+            vocabulary, ids = read_text(expand(text), RULES, progress)
+    arpa_words(vocabulary)  # fails now rather than after the work
+    with screen.counter("n-grams") as progress:
+        model = estimate(ids, vocabulary, order, progress)
+        progress("writing", sum(model.counts))
+        write_arpa(model, out)
+    seconds = time.perf_counter() - begin
+    discounts = model.discounts or []
+    if as_json:
+        facts = {"tokens": len(ids), "ngrams": model.counts, "discounts": discounts, "seconds": seconds}
+        screen.out.print_json(json.dumps(facts))
+        return
+    rows = [
+        [str(n), f"{count:,}", *(f"{d:.4f}" for d in ds), "fallback" if ds == FALLBACK else ""]
+        for n, (count, ds) in enumerate(zip(model.counts, discounts, strict=True), 1)
+    ]
+    screen.out.print(screen.table(None, "order", "n-grams", "D1", "D2", "D3+", "", rows=rows))
+    screen.out.print()
+    screen.out.print(
+        screen.table(
+            None, "", "", rows=[["tokens", f"{len(ids):,}"], ["file", str(out)], ["seconds", f"{seconds:.1f}"]]
+        )
+    )
+
+
+def _check_output(path: Path, force: bool) -> None:
+    if not path.name.endswith((".arpa", ".arpa.gz")):
+        raise LightRNNError(f"-o must end in .arpa or .arpa.gz, got {path.name!r}")
+    if path.is_dir():
+        raise LightRNNError(f"{path} is a folder; name a file with -o")
+    if path.exists() and not force:
+        raise LightRNNError(f"{path} exists; choose another -o, or replace it with --force")
+    if not path.parent.is_dir():
+        raise LightRNNError(f"the folder {path.parent} does not exist; make it, or choose another -o")

@@ -1,0 +1,174 @@
+"""N-gram back-off models as sorted arrays.
+
+Shapes: B batch, T words, V vocabulary, N_n n-grams of order n.
+
+    log P(w | c) = log p(c w)                  where the n-gram c w is listed
+                 = log b(c) + log P(w | c')    else, c' being c without its first word; b(c) = 1 if c is not listed
+
+The n-grams of order n are one sorted array of keys, (place of the first n-1 words at order n-1) · size + last word. The
+place of the n-gram that ends at t is found from the place of the (n-1)-gram that ends at t-1, so a whole text takes
+one binary search an order. Logarithms are to base 10 inside, as in ARPA files, and natural in what models return.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .model import State
+from .vocabulary import Vocabulary
+from .windows import Ids
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]  # of n-grams at their order; -1: not there
+
+LN10 = log(10)
+NEVER = -99.0  # log10 probability of what is never predicted, and the floor of every other figure
+CHUNK = 1 << 20  # tokens scored at once
+
+
+@dataclass(frozen=True)
+class Level:
+    """The n-grams of one order: keys (N_n,) ascending, log10 probabilities, log10 back-offs (none at the highest)."""
+
+    keys: Places
+    log10_probs: Floats
+    log10_backoffs: Floats
+
+
+class NGram:
+    """An n-gram model over a vocabulary; a LanguageModel.
+
+    levels[n-1] holds order n; at order 1 the key of a word is its id. Where the vocabulary has no word for the
+    sentence start, <s> is one id past the last. discounts: D1, D2, D3+ by order where Kneser-Ney estimated them.
+
+    A sentence never sees the one before: a context word that is eos or bos acts as <s>, and nothing before it counts.
+    So the figures are the same in the stream and in the sentence convention.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        levels: Sequence[Level],
+        discounts: Sequence[tuple[float, float, float]] | None = None,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.levels = list(levels)
+        self.discounts = discounts
+        self.start, self.size = start_and_size(vocabulary)
+
+    @property
+    def order(self) -> int:
+        return len(self.levels)
+
+    @property
+    def counts(self) -> list[int]:
+        """How many n-grams there are of each order; <s> is one of the unigrams."""
+        return [len(level.keys) for level in self.levels]
+
+    @property
+    def unigram(self) -> Floats:
+        """(V,): natural-log probabilities without any context."""
+        return LN10 * self.levels[0].log10_probs[: len(self.vocabulary)]
+
+    def initial_state(self, batch_size: int) -> State:
+        return no_words(self.order, batch_size)
+
+    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """See LanguageModel; one part, in double precision."""
+        history, after = extend_history(self.order, words, state)
+        scores, _ = self._scores(history.numpy())
+        return torch.from_numpy(LN10 * scores[:, -words.shape[1] + 1 :, None]).to(words.device), after
+
+    def next_log_probs(self, last_word: int, state: State) -> Tensor:
+        """(V,): the natural-log probability of every word after last_word; `state` is that before it."""
+        history, _ = extend_history(self.order, torch.tensor([[last_word, self.vocabulary.eos_id]]), state)
+        scores = self.levels[0].log10_probs[: len(self.vocabulary)].copy()
+        for below, level, contexts, _ in self._walk(history.numpy()):
+            context = int(contexts[0, -1])
+            if context >= 0:
+                scores += below.log10_backoffs[context]
+                begin, end = np.searchsorted(level.keys, [context * self.size, (context + 1) * self.size])
+                scores[level.keys[begin:end] - context * self.size] = level.log10_probs[begin:end]
+        return torch.from_numpy(LN10 * scores)
+
+    def score_tokens(self, ids: Ids) -> tuple[Floats, NDArray[np.int64]]:
+        """The log10 probability of every token of a stream, and the order of the n-gram it was found in.
+
+        The first token follows a sentence start; every line ends in eos, which is scored too. This is what KenLM's
+        full_scores gives sentence by sentence.
+        """
+        stream = np.concatenate([[self.vocabulary.bos_id], ids]).astype(np.int64)
+        scores, orders = np.empty(len(ids)), np.empty(len(ids), np.int64)
+        for begin in range(0, len(ids), CHUNK):
+            end = min(begin + CHUNK, len(ids))
+            first = max(0, begin + 2 - self.order)  # of the stream: the first word that the token at `begin` can see
+            piece, matched = self._scores(stream[None, first : end + 1])
+            scores[begin:end], orders[begin:end] = piece[0, begin - end :], matched[0, begin - end :]
+        return scores, orders
+
+    def _scores(self, words: Places) -> tuple[Floats, NDArray[np.int64]]:
+        """(B, T): the log10 probability of every word after those before it in its row, and the order it came from."""
+        scores = self.levels[0].log10_probs[words]
+        orders = np.ones(words.shape, np.int64)
+        for n, (below, level, contexts, found) in enumerate(self._walk(words), 2):
+            known = contexts >= 0
+            scores[known] += below.log10_backoffs[contexts[known]]
+            listed = found >= 0
+            scores[listed] = level.log10_probs[found[listed]]
+            orders[listed] = n
+        return scores, orders
+
+    def _walk(self, words: Places) -> Iterator[tuple[Level, Level, Places, Places]]:
+        """For n = 2, 3, …: levels n-1 and n, the places (B, T) of the n-1 words before each word and of the n-gram.
+
+        -1 among the words is nothing, and stands at the beginning of a row only.
+        """
+        bounds = (words == self.vocabulary.eos_id) | (words == self.vocabulary.bos_id)
+        ending = np.where(bounds, self.start, words)  # the (n-1)-gram that ends in each word
+        for below, level in zip(self.levels, self.levels[1:], strict=False):
+            contexts = np.full_like(ending, -1)
+            contexts[:, 1:] = ending[:, :-1]
+            found = find(level.keys, contexts * self.size + words)
+            yield below, level, contexts, found
+            ending = np.where(bounds, -1, found)
+
+    def words_of(self, order: int, begin: int, end: int) -> list[Places]:
+        """The n-grams begin … end-1 of an order: one array of words for each of their places."""
+        columns = []
+        index = np.arange(begin, end)
+        for level in reversed(self.levels[1:order]):
+            index, last = np.divmod(level.keys[index], self.size)
+            columns.append(last)
+        return [index, *reversed(columns)]
+
+
+def start_and_size(vocabulary: Vocabulary) -> tuple[int, int]:
+    """The id of <s>, and how many ids there are with it."""
+    own = vocabulary.rules.bos is not None
+    return (vocabulary.bos_id if own else len(vocabulary)), len(vocabulary) + (not own)
+
+
+def find(keys: Places, sought: Places) -> Places:
+    """The place of every sought key among ascending ones, -1 where it is not there."""
+    if len(keys) == 0:
+        return np.full_like(sought, -1)
+    places = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
+    return np.where(keys[places] == sought, places, -1)
+
+
+def no_words(order: int, batch_size: int) -> State:
+    """The state of a model that sees order-1 words: those words, oldest first, int64 (order-1, B, 1), -1 for none."""
+    return (torch.full((max(order - 1, 1), batch_size, 1), -1, dtype=torch.int64),)
+
+
+def extend_history(order: int, words: Tensor, state: State | None) -> tuple[Tensor, State]:
+    """The state's words followed by words (B, T+1), on the CPU, and the state before the last of them."""
+    before = (state or no_words(order, len(words)))[0][:, :, 0].T
+    history = torch.cat([before.cpu(), words.cpu()], dim=1)
+    after = history[:, -1 - before.shape[1] : -1]
+    return history, (after.T[:, :, None].contiguous().to(words.device),)
