@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from .errors import LightRNNError
-from .evaluation import BATCH_SIZE, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
+from .evaluation import BATCH_SIZE, WINDOW, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
 from .generate import sample
 from .model import LanguageModel, LightRNN, State
 from .predict import Found, GeneralPredictor, Predictor, best_of, draw_from
@@ -46,6 +46,13 @@ class LM(ABC):
     @abstractmethod
     def advance(self, state: Any, word: int) -> tuple[float, Any]:
         """The natural-log probability of a word, by id, and the state after it."""
+
+    def advance_all(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
+        """(N,): the natural-log probabilities of words in a row from a state on, and the state after them."""
+        log_probs = np.zeros(len(ids))
+        for place, word in enumerate(ids.tolist()):
+            log_probs[place], state = self.advance(state, word)
+        return log_probs, state
 
     @abstractmethod
     def next_log_probs(self, state: Any) -> NDArray[np.float64]:
@@ -83,6 +90,11 @@ class LM(ABC):
         return np.ones(len(ids), np.int64)
 
     @property
+    def has_orders(self) -> bool:
+        """Whether probabilities come from n-grams, so that `orders` says something."""
+        return False
+
+    @property
     def vectors(self) -> NDArray[np.float32]:
         """(V, d): a vector for every word."""
         raise LightRNNError("this kind of model has no word vectors; use one made by lightrnn train")
@@ -108,9 +120,7 @@ class LM(ABC):
         if bos:
             values = self.token_log_probs(ids, "sentence").sum(axis=1, dtype=np.float64)
         else:
-            state, values = self.empty_state(), np.zeros(len(ids))
-            for place, word in enumerate(ids.tolist()):
-                values[place], state = self.advance(state, word)
+            values, _ = self.advance_all(self.empty_state(), ids)
         for log_prob, order, is_unknown in zip(values, self.orders(ids), unknown, strict=True):
             yield float(log_prob) / LOG_10, int(order), bool(is_unknown)
 
@@ -239,6 +249,21 @@ class SingleLM(LM):
         log_prob, inner = self._predictor.word(state.last_word, state.inner, word)
         return log_prob, LMState(word, inner)
 
+    @torch.inference_mode()
+    def advance_all(self, state: LMState, ids: Ids) -> tuple[NDArray[np.float64], LMState]:
+        scored = []
+        if state.last_word is None and len(ids):
+            log_prob, state = self.advance(state, int(ids[0]))
+            scored.append(np.array([log_prob]))
+            ids = ids[1:]
+        last, inner = state.last_word, state.inner
+        for begin in range(0, len(ids), WINDOW):
+            words = [last, *ids[begin : begin + WINDOW].tolist()]
+            log_probs, inner = self.model.log_probs(torch.tensor([words], device=inner[0].device), inner)
+            scored.append(log_probs[0].double().sum(dim=-1).cpu().numpy())
+            last = words[-1]
+        return np.concatenate([np.zeros(0), *scored]), LMState(last, inner)
+
     def next_log_probs(self, state: LMState) -> NDArray[np.float64]:
         if state.last_word is None:
             return self.unigram
@@ -270,6 +295,10 @@ class SingleLM(LM):
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         matched = getattr(self.model, "matched_orders", None)
         return super().orders(ids) if matched is None else np.asarray(matched(ids), np.int64)
+
+    @property
+    def has_orders(self) -> bool:
+        return hasattr(self.model, "matched_orders")
 
     @cached_property
     def unigram(self) -> NDArray[np.float64]:
