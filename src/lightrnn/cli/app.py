@@ -11,7 +11,7 @@ import typer
 
 from .. import __version__
 from ..errors import LightRNNError
-from . import demo, evaluate, info, prepare, reallocate, table, train
+from . import demo, evaluate, info, prepare, reallocate, rescore, score, table, train
 from .screen import err
 
 app = typer.Typer(
@@ -37,6 +37,8 @@ COMMANDS = (
     train.train,
     reallocate.reallocate,
     evaluate.evaluate,
+    score.score,
+    rescore.rescore,
     info.info,
     table.table,
 )
