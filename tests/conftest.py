@@ -1,12 +1,17 @@
 """Shared fixtures: real corpora through LIGHTRNN_CORPORA, a tiny made-up one for everything else."""
 
+import io
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
+from lightrnn.cli import main
 from lightrnn.corpus import Corpus, prepare
 
 torch.set_num_threads(1)
@@ -48,3 +53,29 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
         valid=[str(folder / "valid.txt")],
         test=[str(folder / "test.txt")],
     )
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Call:
+    """The program in this process, with some bytes on stdin."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "argv", ["lightrnn", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsysbinary.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = (data.decode() for data in capsysbinary.readouterr())
+        return Result(int(stopped.value.code or 0), out, err)
+
+    return run

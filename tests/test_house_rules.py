@@ -19,7 +19,7 @@ ORDER = [
     *("ngram", "kneser_ney", "arpa", "kenlm_file"),
     *("evaluation", "training", "transport", "allocation", "matching", "clustering", "bigrams", "statistics"),
     *("refinement", "checkpoint", "board", "bootstrap", "sizes", "steps", "predict", "generate", "lm", "mixture"),
-    *("loading", "coherence", "explorer", "figures", "cli"),
+    *("loading", "scoring", "rescoring", "coherence", "explorer", "figures", "cli"),
 ]
 
 

@@ -31,10 +31,11 @@ def run(folder: Path, *command: str) -> str:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of somebody who has the three texts that the README speaks of."""
+    """The folder of somebody who has the three texts and the n-best lists that the README speaks of."""
     folder = tmp_path_factory.mktemp("reader")
     for split, words in (("train", 6000), ("valid", 800), ("test", 800)):
         (folder / f"{split}.txt").write_text(made_up_text(words, 80, seed=len(split)), encoding="utf-8")
+    (folder / "lists.tsv").write_text("one\t-2\tw1 w2\none\t-3\tw1 w3\ntwo\t-1\tw5\n", encoding="utf-8")
     return folder
 
 

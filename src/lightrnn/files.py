@@ -47,20 +47,21 @@ _OPENERS: dict[str, Callable[[Path], Any]] = {
 
 
 def read_blocks(source: str | Path) -> Iterator[bytes]:
-    """The (decompressed) bytes of a file, or of stdin for "-", in blocks of about a megabyte."""
+    """The (decompressed) bytes of a file, or of stdin for "-", in blocks of at most about a megabyte.
+
+    What a pipe holds is given at once, without waiting for more.
+    """
     name = str(source)
     path = Path(source)
     try:
         if path.suffix == ".zst":
             yield from _zst_blocks(path)
             return
-        if name == "-":
-            stream: IO[bytes] = sys.stdin.buffer
-        else:
-            opener = _OPENERS.get(path.suffix)
-            stream = opener(path) if opener else path.open("rb")
-        with contextlib.nullcontext(stream) if name == "-" else stream:
-            while block := stream.read(BLOCK_BYTES):
+        opener = _OPENERS.get(path.suffix)
+        stream: Any = opener(path) if opener else sys.stdin.buffer if name == "-" else path.open("rb")
+        read = stream.read if opener else stream.read1  # read1 does not wait until a block is full
+        with contextlib.nullcontext() if name == "-" else stream:
+            while block := read(BLOCK_BYTES):
                 yield block
     except _corruption_errors() as error:
         raise LightRNNError(f"{name} is not a complete {path.suffix} file ({error}); fetch it again") from None

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from .errors import LightRNNError
-from .evaluation import BATCH_SIZE, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
+from .evaluation import BATCH_SIZE, WINDOW, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
 from .generate import sample
 from .kenlm_file import KenLM
 from .model import LanguageModel, LightRNN, State
@@ -48,6 +48,13 @@ class LM(ABC):
     @abstractmethod
     def advance(self, state: Any, word: int) -> tuple[float, Any]:
         """The natural-log probability of a word, by id, and the state after it."""
+
+    def advance_all(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
+        """(N,): the natural-log probabilities of words in a row from a state on, and the state after them."""
+        log_probs = np.zeros(len(ids))
+        for place, word in enumerate(ids.tolist()):
+            log_probs[place], state = self.advance(state, word)
+        return log_probs, state
 
     @abstractmethod
     def next_log_probs(self, state: Any) -> NDArray[np.float64]:
@@ -85,6 +92,11 @@ class LM(ABC):
         return np.ones(len(ids), np.int64)
 
     @property
+    def has_orders(self) -> bool:
+        """Whether probabilities come from n-grams, so that `orders` says something."""
+        return False
+
+    @property
     def vectors(self) -> NDArray[np.float32]:
         """(V, d): a vector for every word."""
         raise LightRNNError("this kind of model has no word vectors; use one made by lightrnn train")
@@ -96,8 +108,8 @@ class LM(ABC):
         """log10 P(sentence), as kenlm.Model.score.
 
         bos: the words follow the start of a sentence; False for a fragment, whose first word then has no context.
-        eos: the end of the sentence counts too. "Good": score("It was late ."). "Bad": score("<s> It was late . </s>"),
-        which would score the markers as words.
+        eos: the end of the sentence counts too. Good: score("It was late ."). Bad: score("<s> It was late . </s>"),
+        in which the markers are words of the text.
         """
         return sum(log10 for log10, _, _ in self.full_scores(sentence, bos, eos))
 
@@ -110,15 +122,14 @@ class LM(ABC):
         if bos:
             values = self.token_log_probs(ids, "sentence").sum(axis=1, dtype=np.float64)
         else:
-            state, values = self.empty_state(), np.zeros(len(ids))
-            for place, word in enumerate(ids.tolist()):
-                values[place], state = self.advance(state, word)
-        for log_prob, order, is_unknown in zip(values, self.orders(ids), unknown, strict=True):
+            values, _ = self.advance_all(self.empty_state(), ids)
+        orders = np.minimum(self.orders(ids), np.arange(1, len(ids) + 1) + bos)  # a fragment's n-grams lack the start
+        for log_prob, order, is_unknown in zip(values, orders, unknown, strict=True):
             yield float(log_prob) / LOG_10, int(order), bool(is_unknown)
 
     def perplexity(self, sentence: str) -> float:
         """Of one sentence, its end included: 10^(-score / (words + 1))."""
-        return exp(-self.score(sentence) * LOG_10 / (len(self._ids(sentence, eos=True))))
+        return exp(min(-self.score(sentence) * LOG_10 / len(self._ids(sentence, eos=True)), 700.0))
 
     def scores(self, sentences: Sequence[str], *, batch_size: int = BATCH_SIZE) -> NDArray[np.float64]:
         """log10 P of many sentences, ends included, side by side."""
@@ -131,7 +142,7 @@ class LM(ABC):
 
     def score_word(self, state: Any, word: str) -> tuple[float, Any]:
         """log10 P of one word after a state, and the state after it; eos ends a sentence."""
-        log_prob, after = self.advance(state, int(self.vocabulary.encode([word])[0]))
+        log_prob, after = self.advance(state, int(self.vocabulary.encode([self.vocabulary.rules.clean(word)])[0]))
         return log_prob / LOG_10, after
 
     def state(self, context: str | Any = "") -> Any:
@@ -242,6 +253,21 @@ class SingleLM(LM):
         log_prob, inner = self._predictor.word(state.last_word, state.inner, word)
         return log_prob, LMState(word, inner)
 
+    @torch.inference_mode()
+    def advance_all(self, state: LMState, ids: Ids) -> tuple[NDArray[np.float64], LMState]:
+        scored = []
+        if state.last_word is None and len(ids):
+            log_prob, state = self.advance(state, int(ids[0]))
+            scored.append(np.array([log_prob]))
+            ids = ids[1:]
+        last, inner = state.last_word, state.inner
+        for begin in range(0, len(ids), WINDOW):
+            words = [last, *ids[begin : begin + WINDOW].tolist()]
+            log_probs, inner = self.model.log_probs(torch.tensor([words], device=inner[0].device), inner)
+            scored.append(log_probs[0].double().sum(dim=-1).cpu().numpy())
+            last = words[-1]
+        return np.concatenate([np.zeros(0), *scored]), LMState(last, inner)
+
     def next_log_probs(self, state: LMState) -> NDArray[np.float64]:
         if state.last_word is None:
             return self.unigram
@@ -274,6 +300,10 @@ class SingleLM(LM):
 
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         return self.model.score_tokens(ids)[1] if isinstance(self.model, NGram) else super().orders(ids)
+
+    @property
+    def has_orders(self) -> bool:
+        return isinstance(self.model, NGram)
 
     @cached_property
     def unigram(self) -> NDArray[np.float64]:

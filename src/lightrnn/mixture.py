@@ -65,6 +65,14 @@ class Mix(LM):
             states.append(after)
         return float(logsumexp(log_probs + self._log_weights)), tuple(states)
 
+    def advance_all(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
+        columns, states = np.empty((len(ids), len(self.members))), []
+        for m, (member, before) in enumerate(zip(self.members, state, strict=True)):
+            log_probs, after = member.advance_all(before, self._translations[m][ids])
+            columns[:, m] = log_probs + self._shares[m][ids]
+            states.append(after)
+        return np.asarray(logsumexp(columns + self._log_weights, axis=1), np.float64), tuple(states)
+
     def next_log_probs(self, state: Any) -> NDArray[np.float64]:
         return self._mixed(
             [m.next_log_probs(s)[ids] for m, s, ids in zip(self.members, state, self._translations, strict=True)]

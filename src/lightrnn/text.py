@@ -15,6 +15,7 @@ from .files import read_blocks
 
 Normalize = Literal["none", "nfc", "nfkc"]
 Convention = Literal["stream", "sentence"]
+Errors = Literal["strict", "replace"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,42 @@ class TextRules:
     def split(self, text: str) -> list[str]:
         """The words of one piece of text, without sentence ends."""
         return [word.decode() for word in self.clean(text).encode().split()]
+
+
+def line_blocks(source: str, errors: Errors = "strict") -> Iterator[list[str]]:
+    """The lines of a file without their newlines, as many at a time as are there: a pipe's are not waited for.
+
+    Bytes that are not UTF-8 are an error, after the lines before them were given, or become U+FFFD ("replace").
+    """
+    number = 1  # of the next line
+    begun: list[bytes] = []  # pieces of a line whose end is not there yet
+    for block in read_blocks(source):
+        whole, newline, rest = block.rpartition(b"\n")
+        if newline:
+            lines = b"".join([*begun, whole]).split(b"\n")
+            yield from _decoded(lines, source, number, errors)
+            number += len(lines)
+            begun = []
+        if rest:
+            begun.append(rest)
+    if begun:
+        yield from _decoded([b"".join(begun)], source, number, errors)
+
+
+def _decoded(lines: list[bytes], source: str, number: int, errors: Errors) -> Iterator[list[str]]:
+    decoded: list[str] = []
+    if number == 1:
+        lines[0] = lines[0].removeprefix(BOM_UTF8)
+    for offset, line in enumerate(lines):
+        try:
+            decoded.append(line.decode("utf-8", errors))
+        except UnicodeDecodeError as error:
+            yield decoded
+            raise LightRNNError(
+                f"{source} line {number + offset} is not UTF-8: byte 0x{line[error.start]:02x}; "
+                "convert it first, for instance with iconv, or use --errors replace"
+            ) from None
+    yield decoded
 
 
 def word_blocks(source: str, rules: TextRules) -> Iterator[list[bytes]]:

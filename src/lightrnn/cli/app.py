@@ -11,7 +11,22 @@ import typer
 
 from .. import __version__
 from ..errors import LightRNNError
-from . import demo, evaluate, generate, info, mix, next, ngram, prepare, reallocate, table, train, vectors
+from . import (
+    demo,
+    evaluate,
+    generate,
+    info,
+    mix,
+    next,
+    ngram,
+    prepare,
+    reallocate,
+    rescore,
+    score,
+    table,
+    train,
+    vectors,
+)
 from .screen import err
 
 app = typer.Typer(
@@ -37,6 +52,8 @@ COMMANDS = (
     train.train,
     reallocate.reallocate,
     evaluate.evaluate,
+    score.score,
+    rescore.rescore,
     next.next_,
     generate.generate,
     ngram.ngram,

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -21,6 +21,18 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda."
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, max=4096, help="CPU threads; 0: all cores.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+ErrorsOption = Annotated[
+    str,
+    typer.Option(
+        "--errors", metavar="strict|replace", help="Stop at bytes that are not UTF-8, or read U+FFFD in their place."
+    ),
+]
+
+
+def choice(option: str, value: str, kind: Any) -> None:
+    """Refuse a value that is not one of a Literal's."""
+    if value not in get_args(kind):
+        raise LightRNNError(f"{option} must be one of {', '.join(get_args(kind))}, got {value!r}")
 
 
 def use_threads(threads: int) -> None:

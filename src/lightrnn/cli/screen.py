@@ -1,6 +1,7 @@
 """What people see: results on stdout, progress and notes on stderr."""
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,12 @@ err = Console(stderr=True, soft_wrap=True)
 def note(message: str) -> None:
     """A line for the person at the screen."""
     err.print(message, highlight=False)
+
+
+def write(text: str) -> None:
+    """Text for another program: UTF-8 whatever the locale, on its way at once."""
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
 
 
 def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:

@@ -1,0 +1,78 @@
+"""lightrnn rescore"""
+
+from itertools import chain
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from ..bootstrap import choose_device
+from ..errors import LightRNNError
+from ..evaluation import BATCH_SIZE
+from ..files import expand
+from ..loading import load
+from ..rescoring import Layout, Weights, best_line, ranked_line, read_lists
+from ..rescoring import rescore as rescore_lists
+from ..text import Errors, line_blocks
+from . import screen
+from .options import DeviceOption, ErrorsOption, ThreadsOption, choice, use_threads
+
+
+def rescore(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`, or another model.")
+    ],
+    nbest: Annotated[
+        list[str], typer.Argument(metavar="NBEST…", help="Files with n-best lists; .gz, .xz, .zst or - too.")
+    ],
+    layout: Annotated[
+        str | None,
+        typer.Option("--layout", metavar="srilm|tsv", help="Layout of the lists; by each file's first line if absent."),
+    ] = None,
+    lm_weight: Annotated[float, typer.Option("--lm-weight", help="Weight of the model's log10 probability.")] = 1.0,
+    score_weight: Annotated[float, typer.Option("--score-weight", help="Weight of the score in the list.")] = 1.0,
+    word_penalty: Annotated[float, typer.Option("--word-penalty", help="Added for each word.")] = 0.0,
+    best: Annotated[bool, typer.Option("--best", help="Print the best hypothesis of each list only.")] = False,
+    errors: ErrorsOption = "strict",
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, max=65536, help="Hypotheses side by side; no figure changes.")
+    ] = BATCH_SIZE,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+) -> None:
+    """Re-rank n-best lists with a language model: best first, equals in their old order.
+
+    total = score-weight · score + lm-weight · log10 P(words and sentence end) + word-penalty · words
+
+    Layout srilm, SRILM's third: acoustic score, LM score, number of words and the words, spaces between; each file is
+    one list. <s> and </s> among the words are not scored. The LM score is replaced by the model's log10; --best
+    prints the words alone. The lists of several files follow each other.
+
+    Layout tsv: id, score and text, tabs between (two tabs in a file's first line tell it); consecutive lines of one
+    id are a list. The score is replaced by the total; --best prints id and text.
+
+      lightrnn rescore model lists.tsv --lm-weight 0.8 > ranked.tsv
+      lightrnn rescore model lists.tsv --best
+      lightrnn rescore model utterance1.nbest.gz --layout srilm
+    """
+    if layout is not None:
+        choice("--layout", layout, Layout)
+    choice("--errors", errors, Errors)
+    weights = Weights(score_weight, lm_weight, word_penalty)
+    for option, value in (
+        ("--score-weight", score_weight),
+        ("--lm-weight", lm_weight),
+        ("--word-penalty", word_penalty),
+    ):
+        if not isfinite(value):
+            raise LightRNNError(f"{option} must be a finite number, got {value}")
+    files = expand(nbest)
+    use_threads(threads)
+    lm = load(model, device=choose_device(device))
+    lists = chain.from_iterable(
+        read_lists(chain.from_iterable(line_blocks(file, cast(Errors, errors))), cast(Layout | None, layout), file)
+        for file in files
+    )
+    for ranked in rescore_lists(lm, lists, weights, batch_size=batch_size):
+        screen.write(best_line(ranked) if best else "".join(map(ranked_line, ranked)))
