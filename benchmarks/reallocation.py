@@ -1,17 +1,29 @@
 """The matching solvers side by side on the costs of a real model: what they cost, how long they take, what is proved.
 
-    python benchmarks/reallocation.py MODEL DATA [--no-exact]
+    python benchmarks/reallocation.py MODEL DATA [--no-exact] [--every N]
+    python benchmarks/reallocation.py MODEL DATA --growth growth.png [--every N] [--sizes 10000 … 793881]
 
 MODEL is trained, DATA is what it was trained on (`lightrnn prepare`, `lightrnn train`). Costs are in nats a token above
 every word's own least. Beside our solvers: a two-stage greedy (rows by regret, then columns within rows), which is what
-the official implementation does. The clustering is timed from the same sums.
+the official implementation does. The clustering is timed from the same sums. --every N gathers the sums from every N-th
+piece of the text, which takes an N-th of the time.
+
+--growth measures the default matching and the clustering at several sizes of the vocabulary, from sums to table, each
+in a process of its own for the sake of its peak memory, and plots them: the most frequent words of the model with as
+many of its row and column vectors as a table of that size has; for more words than the model has, the same ones again
+with a little noise. The exponent between the two largest sizes gives the estimate for ten million words.
 """
 
 import argparse
+import json
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +34,10 @@ from lightrnn.clustering import cluster
 from lightrnn.corpus import Corpus
 from lightrnn.matching import Costs, Matching, block, exact, half, table_cost
 from lightrnn.refinement import root_counts
-from lightrnn.statistics import matching_costs, mean_states, word_sums
-from lightrnn.table import WordTable
+from lightrnn.statistics import LinearCosts, WordSums, matching_costs, mean_states, word_sums
+from lightrnn.table import WordTable, table_shape
+
+STORED = ("counts", "sums0", "sums1", "y0", "y1", "b0", "b1")
 
 
 def by_regret(costs: NDArray[np.float32], capacities: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -51,17 +65,111 @@ def two_stage_greedy(costs: Costs, table: WordTable) -> Matching:
     return Matching(found, table_cost(costs, found), 0.0, time.perf_counter() - start)
 
 
+def some_of(ids: NDArray[np.int32], every: int, piece: int = 4096) -> NDArray[np.int32]:
+    """Every so-many-th piece of a token stream."""
+    if every == 1:
+        return ids
+    return np.concatenate([ids[begin : begin + piece] for begin in range(0, len(ids), every * piece)])
+
+
+def peak_gigabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def measure_size(folder: Path, size: int) -> dict[str, float]:
+    """One size of the growth: seconds of the matching and of the clustering, and this process's peak memory."""
+    random = np.random.default_rng(1)
+    stored = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in STORED}
+    shape = table_shape(size)
+
+    def taken(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+        if count <= len(rows):
+            return np.array(rows[:count])
+        again = rows[np.arange(count) % len(rows)]
+        again *= 1 + 0.1 * random.standard_normal(again.shape, np.float32)
+        return again
+
+    counts = np.resize(stored["counts"], size)
+    costs = [
+        LinearCosts(taken(stored[f"sums{s}"], size), counts, taken(stored[f"y{s}"], n), np.resize(stored[f"b{s}"], n))
+        for s, n in enumerate(shape)
+    ]
+    small = WordTable.random(100, seed=1)
+    block([LinearCosts(c.sums[:100], counts[:100], c.vectors[:10], c.bias[:10]) for c in costs], small)  # type: ignore[index]
+    matching = block(costs, WordTable.random(size, seed=1))
+    facts: dict[str, float] = {"size": size, "matching": matching.seconds, "gap": matching.gap}
+    facts["matching_gigabytes"] = peak_gigabytes()
+    sums = WordSums(counts, (costs[0].sums,), (False,))
+    del costs
+    start = time.perf_counter()
+    cluster(shrink(mean_states(sums), counts), root_counts(counts), shape)
+    return facts | {"cluster": time.perf_counter() - start, "gigabytes": peak_gigabytes()}
+
+
+def growth(costs: list[LinearCosts], sizes: list[int], plot: Path) -> None:
+    """Measure every size in a process of its own, print and plot."""
+    import matplotlib.pyplot as plt
+
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        arrays: dict[str, NDArray[Any]] = {"counts": costs[0].counts}
+        for s, matrix in enumerate(costs):
+            arrays |= {f"sums{s}": matrix.sums, f"y{s}": np.asarray(matrix.vectors), f"b{s}": matrix.bias}
+        for key, array in arrays.items():
+            np.save(Path(name) / f"{key}.npy", array)
+        costs.clear()
+        for size in sizes:
+            command = [sys.executable, __file__, name, "-", "--measure", str(size)]
+            found.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+            facts = found[-1]
+            print(
+                f"V = {facts['size']:>9,}  matching {facts['matching']:7.1f} s, gap {facts['gap']:.1%}, "
+                f"{facts['matching_gigabytes']:.1f} GB   clustering {facts['cluster']:7.1f} s   "
+                f"peak of both {facts['gigabytes']:.1f} GB",
+                flush=True,
+            )
+    for name in ("matching", "cluster", "gigabytes"):
+        last, before = found[-1], found[-2]
+        power = np.log(last[name] / before[name]) / np.log(last["size"] / before["size"])
+        estimate = last[name] * (1e7 / last["size"]) ** power
+        unit = "GB" if name == "gigabytes" else "s"
+        print(f"{name:10} grows as V^{power:.2f}; at 10,000,000 words about {estimate:,.0f} {unit}")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
+    words = [facts["size"] for facts in found]
+    for name in ("matching", "cluster"):
+        left.loglog(words, [facts[name] for facts in found], "o-", label=name)
+    left.set(xlabel="words", ylabel="seconds, sums to table")
+    left.legend()
+    right.loglog(words, [facts["gigabytes"] for facts in found], "o-")
+    right.set(xlabel="words", ylabel="peak memory, GB")
+    for axes in (left, right):
+        axes.grid(alpha=0.3, which="both")
+    figure.tight_layout()
+    figure.savefig(plot, dpi=120)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--no-exact", action="store_true", help="leave out what takes V² memory")
+    parser.add_argument("--every", type=int, default=1, help="gather the sums from every N-th piece of the text")
+    parser.add_argument("--growth", type=Path, metavar="PNG", help="measure several sizes and plot them")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 30_000, 100_000, 300_000, 793_881])
+    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure_size(arguments.model, arguments.measure)))
+        return
     model, vocabulary = load_model(arguments.model)
     start = time.perf_counter()
-    sums = word_sums(model, Corpus.load(arguments.data).split("train"), vocabulary)
-    print(f"V = {len(vocabulary):,}, table {model.shape}; word sums in {time.perf_counter() - start:.1f} s")
+    sums = word_sums(model, some_of(Corpus.load(arguments.data).split("train"), arguments.every), vocabulary)
+    print(f"V = {len(vocabulary):,}, table {model.shape}; word sums in {time.perf_counter() - start:.1f} s", flush=True)
     costs, tokens = matching_costs(model, sums), float(sums.counts.sum())
+    if arguments.growth:
+        del sums
+        growth(costs, arguments.sizes, arguments.growth)
+        return
     table = model.table
     print(f"the table it was trained with   {table_cost(costs, table) / tokens:.4f} nats a token")
 
@@ -87,7 +195,7 @@ def main() -> None:
     start = time.perf_counter()
     cluster(shrink(mean_states(sums), sums.counts), root_counts(sums.counts), table.shape)
     print(f"{'cluster':18} {time.perf_counter() - start:.1f} s")
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB")
+    print(f"peak memory {peak_gigabytes():.1f} GB")
 
 
 if __name__ == "__main__":
