@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightrnn.bigrams import shrink
-from lightrnn.checkpoint import load_model
+from lightrnn.checkpoint import load_lightrnn
 from lightrnn.clustering import cluster
 from lightrnn.corpus import Corpus
 from lightrnn.matching import Costs, Matching, block, exact, half, table_cost
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--no-exact", action="store_true", help="leave out what takes V² memory")
     arguments = parser.parse_args()
-    model, vocabulary = load_model(arguments.model)
+    model, vocabulary = load_lightrnn(arguments.model)
     start = time.perf_counter()
     sums = word_sums(model, Corpus.load(arguments.data).split("train"), vocabulary)
     print(f"V = {len(vocabulary):,}, table {model.shape}; word sums in {time.perf_counter() - start:.1f} s")

@@ -12,7 +12,7 @@ from ..checkpoint import load_model
 from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..files import expand
-from ..table import component_names
+from ..models import part_names
 from ..text import Convention
 from . import screen
 from .options import DeviceOption, JsonOption, ThreadsOption, use_threads
@@ -71,7 +71,7 @@ def evaluate(
             batch_size=batch_size,
             progress=lambda tokens: progress("scoring", tokens),
         )
-    names = component_names(lm.components)
+    names = part_names(lm.config)
     if as_json:
         facts = {
             "convention": result.convention,
