@@ -16,7 +16,20 @@ SOURCE = Path(lightrnn.__file__).parent
 # Data flows one way; a module may import from those to its left only.
 ORDER = [
     *("errors", "files", "text", "presets", "vocabulary", "corpus", "table", "config", "model", "windows"),
-    *("evaluation", "training", "transport", "allocation", "matching", "clustering", "bigrams", "statistics"),
+    *(
+        "characters",
+        "baselines",
+        "models",
+        "evaluation",
+        "row_adam",
+        "training",
+        "transport",
+        "allocation",
+        "matching",
+        "clustering",
+        "bigrams",
+        "statistics",
+    ),
     *("refinement", "checkpoint", "board", "bootstrap", "sizes", "predict", "coherence", "explorer", "figures", "cli"),
 ]
 

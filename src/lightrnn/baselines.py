@@ -132,10 +132,10 @@ class HierarchicalSoftmax(Output):
         rank = torch.empty_like(order)  # of a place among those of its class
         rank[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[index[order]]
         slots = (blocks.cumsum(0) - blocks)[index] * BLOCK + rank
-        owners = torch.repeat_interleave(blocks)  # (blocks,): which distinct class a block belongs to
+        owners = torch.repeat_interleave(distinct, blocks)  # (blocks,): the class of each block
         padded = hidden.new_zeros(len(owners) * BLOCK, H).index_copy(0, slots, hidden)
-        vectors = F.embedding(owners, self.words(distinct)).view(-1, self.S, H)
-        bias = F.embedding(owners, self.word_bias(distinct)).unsqueeze(1)
+        vectors = self.words(owners).view(-1, self.S, H)
+        bias = self.word_bias(owners).unsqueeze(1)
         scores = torch.baddbmm(bias, padded.view(-1, BLOCK, H), vectors.transpose(1, 2))  # (blocks, BLOCK, S)
         return self._masked(scores.flatten(0, 1)[slots], classes)
 
@@ -210,8 +210,9 @@ class BlackOut(Output):
         negative = negative.masked_fill(targets[:, None] == drawn, -torch.inf).float()
         positive = positive.float()
         total = torch.cat([positive[:, None], negative], dim=1).logsumexp(dim=1)
-        others = (negative - total[:, None]).exp().clamp(max=1 - 1e-6)  # p(w_j)
-        return total - positive - torch.log1p(-others).sum(dim=1)
+        drawn_p = (negative - total[:, None]).exp().clamp(max=1 - 1e-6)  # p(w_j)
+        losses: Tensor = total - positive - torch.log1p(-drawn_p).sum(dim=1)
+        return losses
 
     def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return exact_log_probs(hidden, targets, self.vectors.weight, self.bias.weight[:, 0])

@@ -22,6 +22,7 @@ from .config import TrainingConfig
 from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
 from .model import RecurrentModel, State
+from .row_adam import RowAdam
 from .vocabulary import Vocabulary
 from .windows import Ids, Window, sentence_windows, stream_windows
 
@@ -216,8 +217,7 @@ class Trainer:
         named = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for optimizer, torch_optimizer in self.optimizers.items():
             for index, entry in torch_optimizer.state_dict()["state"].items():
-                values = {key: torch.as_tensor(value) for key, value in entry.items() if value is not None}
-                named |= {f"{optimizer}.{index}.{key}": value for key, value in values.items()}
+                named |= {f"{optimizer}.{index}.{key}": tensor for key, tensor in entry.items() if tensor is not None}
         named |= {f"carried.{index}": tensor for index, tensor in enumerate(self.carried or ())}
         named["random.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
@@ -232,12 +232,10 @@ class Trainer:
 
         self.model.load_state_dict(named("model."))
         for optimizer, torch_optimizer in self.optimizers.items():
-            entries: dict[int, dict[str, Tensor | int]] = {}
+            entries: dict[int, dict[str, Tensor]] = {}
             for name, tensor in named(f"{optimizer}.").items():
                 index, _, key = name.partition(".")
-                # SparseAdam counts its steps in a whole number of Python's, the others in a tensor of floats.
-                value = tensor if tensor.is_floating_point() else int(tensor)
-                entries.setdefault(int(index), {})[key] = value
+                entries.setdefault(int(index), {})[key] = tensor
             groups = torch_optimizer.state_dict()["param_groups"]
             torch_optimizer.load_state_dict({"state": entries, "param_groups": groups})
         carried = named("carried.")
@@ -257,7 +255,7 @@ def _optimizers(model: RecurrentModel, config: TrainingConfig) -> dict[str, torc
         "optimizer": (torch.optim.Adam if adam else torch.optim.SGD)(dense, lr=rate, fused=True)
     }
     if rows:
-        optimizers["sparse_optimizer"] = (torch.optim.SparseAdam if adam else torch.optim.SGD)(rows, lr=rate)
+        optimizers["sparse_optimizer"] = (RowAdam if adam else torch.optim.SGD)(rows, lr=rate)
     return optimizers
 
 
