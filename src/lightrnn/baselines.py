@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from .characters import CharacterCNN
 from .config import ModelConfig
 from .model import RecurrentModel, State, recurrence_of
 from .table import table_shape
@@ -47,6 +48,11 @@ class WordModel(RecurrentModel):
         self.recurrence = recurrence_of(config)
         self.output = output
         self.reset()
+
+    def reset(self, scale: float = 0.1) -> None:
+        super().reset(scale)
+        if isinstance(self.input, CharacterCNN):
+            self.input.reset()
 
     def _hidden(self, words: Tensor, state: State | None) -> tuple[Tensor, State]:
         """words (B, T+1) → the states that score words 1 … T, (N, H)."""

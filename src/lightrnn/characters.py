@@ -18,7 +18,6 @@ LONGEST = 40  # characters of a word that are looked at
 CHARACTER_SIZE = 15
 FILTERS = {width: 25 * width for width in range(1, 7)}  # width → filters, 525 in all
 FEATURES = sum(FILTERS.values())
-CARRY = -2.0  # where the highway's gate starts: nearly closed, as in Kim et al.
 BLOCK = 4096  # words of the vocabulary whose vectors are computed at once
 
 
@@ -60,6 +59,16 @@ class CharacterCNN(nn.Module):
         self.projection = nn.Linear(FEATURES, size, bias=False)
         self._known: tuple[object, Tensor] | None = None
 
+    def reset(self) -> None:
+        """What must not start as small as other weights: character vectors, or all words would look alike after three
+        layers; and the highway's gate starts nearly closed, as in Kim et al."""
+        nn.init.uniform_(self.characters.weight, -1.0, 1.0)
+        nn.init.constant_(self.gate.bias, -2.0)
+
+    def train(self, mode: bool = True) -> "CharacterCNN":
+        self._known = None  # fused optimisers change parameters without a new version
+        return super().train(mode)
+
     def forward(self, words: Tensor) -> Tensor:
         """Each distinct word is computed once; without gradients, the whole vocabulary once for many calls."""
         if self.training or torch.is_grad_enabled():
@@ -68,7 +77,7 @@ class CharacterCNN(nn.Module):
         return self._vocabulary_vectors()[words]
 
     def _vocabulary_vectors(self) -> Tensor:
-        """(V, D), kept until a parameter changes."""
+        """(V, D), kept until a parameter changes or training goes on."""
         version = [(p.device, p._version) for p in self.parameters()]
         if self._known is None or self._known[0] != version:
             blocks = torch.split(torch.arange(len(self.lengths), device=self.lengths.device), BLOCK)
@@ -87,6 +96,6 @@ class CharacterCNN(nn.Module):
             windows = convolution(F.pad(characters, (0, width - 1)))  # (U, 25 · width, L)
             features.append(windows.masked_fill(outside[:, None], -torch.inf).amax(dim=2))
         y = torch.tanh(torch.cat(features, dim=1))  # the max of tanh is the tanh of the max
-        t = torch.sigmoid(self.gate(y) + CARRY)
+        t = torch.sigmoid(self.gate(y))
         vectors: Tensor = self.projection(t * torch.relu(self.transform(y)) + (1 - t) * y)
         return vectors
