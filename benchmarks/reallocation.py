@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightrnn.bigrams import shrink
-from lightrnn.checkpoint import load_model
+from lightrnn.checkpoint import load_lightrnn
 from lightrnn.clustering import cluster
 from lightrnn.corpus import Corpus
 from lightrnn.matching import Costs, Matching, block, exact, half, table_cost
@@ -161,7 +161,7 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(measure_size(arguments.model, arguments.measure)))
         return
-    model, vocabulary = load_model(arguments.model)
+    model, vocabulary = load_lightrnn(arguments.model)
     start = time.perf_counter()
     sums = word_sums(model, some_of(Corpus.load(arguments.data).split("train"), arguments.every), vocabulary)
     print(f"V = {len(vocabulary):,}, table {model.shape}; word sums in {time.perf_counter() - start:.1f} s", flush=True)

@@ -16,10 +16,10 @@ SOURCE = Path(lightrnn.__file__).parent
 # Data flows one way; a module may import from those to its left only.
 ORDER = [
     *("errors", "files", "text", "presets", "vocabulary", "corpus", "table", "config", "model", "windows"),
-    *("ngram", "kneser_ney", "arpa", "kenlm_file"),
-    *("evaluation", "training", "transport", "allocation", "matching", "clustering", "bigrams", "statistics"),
-    *("refinement", "checkpoint", "board", "bootstrap", "sizes", "steps", "predict", "generate", "lm", "mixture"),
-    *("loading", "scoring", "rescoring", "coherence", "explorer", "figures", "cli"),
+    *("characters", "baselines", "models", "ngram", "kneser_ney", "arpa", "kenlm_file"),
+    *("evaluation", "row_adam", "training", "transport", "allocation", "matching", "clustering", "bigrams"),
+    *("statistics", "refinement", "checkpoint", "board", "bootstrap", "sizes", "steps", "predict", "generate", "lm"),
+    *("mixture", "loading", "scoring", "rescoring", "coherence", "explorer", "figures", "cli"),
 ]
 
 

@@ -22,7 +22,8 @@ from .corpus import Corpus
 from .errors import LightRNNError
 from .evaluation import evaluate
 from .files import atomic_file
-from .model import LightRNN
+from .model import LightRNN, RecurrentModel
+from .models import build
 from .refinement import Refinement, carried_over, refine, start_table
 from .table import WordTable
 from .training import Batch, Check, Trainer
@@ -85,23 +86,26 @@ def train(
     folder: Path,
     *,
     table: WordTable | None = None,
-    init: LightRNN | None = None,
+    init: RecurrentModel | None = None,
     device: torch.device | None = None,
     report: Report = lambda run, event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Train a new model in `folder`, from `table` or the recipe's start table; or go on from `init` and its table."""
+    """Train a new model in `folder`, from `table` or the recipe's start table; or go on from `init` and its table.
+
+    A model of a kind that has no table starts without one.
+    """
     _check_rounds(recipe)
     seed = recipe.training.seed
     torch.manual_seed(seed)
     if init is not None:
         model = init
     else:
-        if table is None:
+        if table is None and recipe.model.model == "lightrnn":
             table = start_table(
                 recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model.components, seed
             )
-        model = LightRNN(recipe.model, table)
+        model = build(recipe.model, corpus.vocabulary, table, seed)
         model.reset(recipe.training.weight_init)
     trainer = _trainer(model.to(device or choose_device()), recipe, corpus, 0)
     run = Run(recipe, corpus, folder, trainer)
@@ -132,8 +136,10 @@ def resume(
         first = option_name(min(frozen))
         raise LightRNNError(f"{first} cannot change on --resume; only epochs, minutes and patience can")
     recipe = recipe.override(changed)
-    table = WordTable(tensors["model.codes"].numpy().astype("int64"), tuple(facts["table_shape"]))
-    model = LightRNN(recipe.model, table).to(device or choose_device())
+    table = None
+    if recipe.model.model == "lightrnn":
+        table = WordTable(tensors["model.codes"].numpy().astype("int64"), tuple(facts["table_shape"]))
+    model = build(recipe.model, corpus.vocabulary, table, recipe.training.seed).to(device or choose_device())
     trainer = _trainer(model, recipe, corpus, facts["round"])
     trainer.restore(tensors, facts["position"])
     run = Run(
@@ -173,6 +179,7 @@ def _bootstrap(run: Run, report: Report, should_stop: Callable[[], bool]) -> Out
 def _refine(run: Run) -> Refined:
     """Step 3: the next round's table, and a trainer that starts on it."""
     config, vocabulary, old = run.recipe.bootstrap, run.corpus.vocabulary, run.trainer
+    assert isinstance(old.model, LightRNN)
     seed = run.recipe.training.seed + 1000 * (run.round + 1)
     torch.manual_seed(seed)
     before = evaluate(old.model.eval(), old.valid, vocabulary).perplexity
@@ -188,7 +195,7 @@ def _refine(run: Run) -> Refined:
     return Refined(refinement, before, after, refinement.seconds / run.seconds)
 
 
-def _trainer(model: LightRNN, recipe: Recipe, corpus: Corpus, round_number: int) -> Trainer:
+def _trainer(model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_number: int) -> Trainer:
     config = round_budget(recipe, round_number)
     return Trainer(model, config, corpus.split("train"), corpus.split("valid"), corpus.vocabulary)
 
@@ -240,6 +247,7 @@ def _keep_if_best(run: Run, check: Check) -> None:
 
 
 def _save(run: Run) -> None:
+    model = run.trainer.model
     facts = {
         "recipe": run.recipe.to_dict(),
         "position": asdict(run.trainer.position),
@@ -247,7 +255,7 @@ def _save(run: Run) -> None:
         "best_perplexity": run.best_perplexity,
         "seconds": run.seconds,
         "words": run.words,
-        "table_shape": list(run.trainer.model.shape),
+        "table_shape": list(model.shape) if isinstance(model, LightRNN) else None,
         "data": _data_digest(run.corpus),
         "metrics_bytes": (run.folder / METRICS).stat().st_size,
     }

@@ -2,8 +2,8 @@
 
     config.json           format, model settings, text rules, how it was trained, and the digest of each file below
     vocab.tsv             word, tab, count
-    table.tsv             word, tab, row, tab, column
-    weights.safetensors   the parameters and the table's codes
+    table.tsv             word, tab, row, tab, column (LightRNN only)
+    weights.safetensors   the parameters and the table's codes, or a hierarchical softmax's classes
     training.safetensors  where training stands (optimiser, random state, carried state): only needed to go on
     metrics.jsonl         one line a validation
 
@@ -25,10 +25,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from .config import ModelConfig
+from .config import MODELS, ModelConfig
 from .errors import LightRNNError
 from .files import atomic_file, read_json, sha256, write_json
-from .model import LightRNN
+from .model import LightRNN, RecurrentModel
+from .models import build
 from .table import WordTable
 from .text import TextRules
 from .vocabulary import Vocabulary
@@ -38,16 +39,17 @@ CONFIG, VOCABULARY, TABLE, WEIGHTS = "config.json", "vocab.tsv", "table.tsv", "w
 TRAINING, METRICS = "training.safetensors", "metrics.jsonl"
 
 
-def save_model(folder: Path, model: LightRNN, vocabulary: Vocabulary, training: dict[str, Any]) -> None:
+def save_model(folder: Path, model: RecurrentModel, vocabulary: Vocabulary, training: dict[str, Any]) -> None:
     """Write or replace the model in `folder`; `training` says how it was made, for people and `lightrnn info`."""
     folder.mkdir(parents=True, exist_ok=True)
     previous = _finish_commit(folder)
-    table = model.table
     contents: dict[str, tuple[str, Callable[[IO[bytes]], Any]]] = {  # what it depends on, and how to write it
         VOCABULARY: (vocabulary.fingerprint, vocabulary.write),
-        TABLE: (vocabulary.digest + table.digest, lambda file: table.write(file, vocabulary)),
         WEIGHTS: ("", lambda file: file.write(_serialise(model.state_dict()))),
     }
+    if isinstance(model, LightRNN):
+        table = model.table
+        contents[TABLE] = (vocabulary.digest + table.digest, lambda file: table.write(file, vocabulary))
     files, sources, staged = {}, {}, []
     for name, (source, write) in contents.items():
         sources[name] = source
@@ -62,10 +64,10 @@ def save_model(folder: Path, model: LightRNN, vocabulary: Vocabulary, training: 
         staged.append(name)
     config = {
         "format": MODEL_FORMAT,
-        "kind": "lightrnn",
+        "kind": model.config.model,
         "model": model.config.to_dict(),
         "vocabulary_size": len(vocabulary),
-        "table_shape": list(model.shape),
+        **({"table_shape": list(model.shape)} if isinstance(model, LightRNN) else {}),
         "rules": vocabulary.rules.to_dict(),
         "training": training,
         "files": files,
@@ -94,7 +96,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
     config = read_json(folder / CONFIG)
     if (
-        config.get("kind") != "lightrnn"
+        config.get("kind") not in MODELS
         or not isinstance(config.get("format"), int)
         or any(
             not isinstance(config.get(key), kind)
@@ -102,10 +104,11 @@ def read_config(folder: Path) -> dict[str, Any]:
                 ("files", dict),
                 ("model", dict),
                 ("rules", dict),
-                ("table_shape", list),
                 ("vocabulary_size", int),
+                *([("table_shape", list)] if config["kind"] == "lightrnn" else []),
             )
         )
+        or config["model"].get("model", "lightrnn") != config["kind"]
     ):
         raise LightRNNError(f"{folder / CONFIG} does not describe a lightrnn model; restore it or train again")
     if config["format"] > MODEL_FORMAT:
@@ -139,23 +142,41 @@ def load_vocabulary(folder: Path) -> Vocabulary:
     return Vocabulary.parse(_read_committed(folder, VOCABULARY), str(folder / VOCABULARY), rules)
 
 
+def check_table(folder: Path) -> None:
+    """Refuse a model without a word table."""
+    if (kind := read_config(folder)["kind"]) != "lightrnn":
+        raise LightRNNError(f"{folder} is a model of kind {kind}, which has no word table; give a LightRNN")
+
+
 def load_table(folder: Path, vocabulary: Vocabulary) -> WordTable:
+    check_table(folder)
     return WordTable.parse(_read_committed(folder, TABLE), str(folder / TABLE), vocabulary)
 
 
-def load_model(folder: Path, device: torch.device | str = "cpu") -> tuple[LightRNN, Vocabulary]:
-    """The trained model, ready to score (dropout off), and its vocabulary."""
+def load_model(folder: Path, device: torch.device | str = "cpu") -> tuple[RecurrentModel, Vocabulary]:
+    """The trained model of whatever kind, ready to score (dropout off), and its vocabulary."""
     config = read_config(folder)
     vocabulary = load_vocabulary(folder)
-    _read_committed(folder, TABLE)
+    settings = ModelConfig.from_dict(config["model"], str(folder / CONFIG))
+    table = None
     weights = safetensors.torch.load(_read_committed(folder, WEIGHTS))
     try:
-        table = WordTable(weights["codes"].numpy().astype("int64"), tuple(config["table_shape"]))
-        model = LightRNN(ModelConfig.from_dict(config["model"], str(folder / CONFIG)), table)
+        if settings.model == "lightrnn":
+            _read_committed(folder, TABLE)
+            table = WordTable(weights["codes"].numpy().astype("int64"), tuple(config["table_shape"]))
+        model = build(settings, vocabulary, table, seed=0)
         model.load_state_dict(weights)
     except (KeyError, RuntimeError):
         raise LightRNNError(f"{folder / CONFIG} does not describe the weights beside it; restore it") from None
     return model.to(device).eval(), vocabulary
+
+
+def load_lightrnn(folder: Path, device: torch.device | str = "cpu") -> tuple[LightRNN, Vocabulary]:
+    """The same where only a model with a word table will do."""
+    check_table(folder)
+    model, vocabulary = load_model(folder, device)
+    assert isinstance(model, LightRNN)
+    return model, vocabulary
 
 
 def _serialise(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

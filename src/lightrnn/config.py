@@ -20,9 +20,11 @@ def setting(
     least: float | None = None,
     most: float | None = None,
     choices: tuple[str, ...] = (),
+    models: tuple[str, ...] = (),
 ) -> Any:
-    """A documented, checked field."""
-    return field(default=default, metadata={"about": about, "least": least, "most": most, "choices": choices})
+    """A documented, checked field; `models` names those it means something to, where not all."""
+    rules = {"least": least, "most": most, "choices": choices, "models": models}
+    return field(default=default, metadata={"about": about, **rules})
 
 
 def option_name(field_name: str) -> str:
@@ -76,20 +78,45 @@ def _checked(declared: "Field[Any]", value: Any) -> Any:
     return value
 
 
+MODELS = ("lightrnn", "full", "hsm", "chsm", "blackout", "adaptive")
+
+
 @dataclass(frozen=True)
 class ModelConfig(Settings):
     """The network. With n = embedding_size and m = hidden_size in the paper's letters."""
 
     section = "model"
 
+    model: str = setting(
+        "lightrnn",
+        "LightRNN, or an opponent: full softmax; hierarchical softmax (hsm), with character input (chsm); BlackOut "
+        "sampling; adaptive softmax",
+        choices=MODELS,
+    )
     cell: str = setting("lstm", "recurrent cell f of equation (1)", choices=("lstm", "gru", "rnn-tanh", "rnn-sigmoid"))
     layers: int = setting(1, "recurrent layers", least=1, most=64)
     hidden_size: int = setting(200, "units of a recurrent layer (the paper's m)", least=1, most=65536)
     embedding_size: int = setting(
         0, "size of the input vectors (the paper's n); 0: the hidden size", least=0, most=65536
     )
-    components: int = setting(2, "components of the word table: 2 for rows and columns", least=2, most=8)
-    output_bias: bool = setting(True, "a bias for every row and column score")
+    components: int = setting(
+        2, "components of the word table: 2 for rows and columns", least=2, most=8, models=("lightrnn",)
+    )
+    output_bias: bool = setting(
+        True, "a bias for every row and column score; opponents always have biases", models=("lightrnn",)
+    )
+    classes: str = setting(
+        "random",
+        "classes of the hierarchical softmax, all of one size: random, or words of like frequency",
+        choices=("random", "frequency"),
+        models=("hsm", "chsm"),
+    )
+    blackout_samples: int = setting(
+        500, "words that BlackOut draws for a mini-batch", least=1, most=10**6, models=("blackout",)
+    )
+    blackout_alpha: float = setting(
+        0.4, "BlackOut draws words by their frequency to this power", least=0.0, most=1.0, models=("blackout",)
+    )
     dropout: float = setting(0.0, "dropout on the non-recurrent connections", least=0.0, most=0.95)
 
     @property
@@ -128,16 +155,22 @@ class BootstrapConfig(Settings):
     section = "bootstrap"
 
     start: str = setting(
-        "bigram", "first table: random, or clustered by neighbouring words", choices=("random", "bigram")
+        "bigram",
+        "first table: random, or clustered by neighbouring words",
+        choices=("random", "bigram"),
+        models=("lightrnn",),
     )
     refine: str = setting(
         "none",
         "what happens between rounds: nothing; the paper's matching; clustering of the words' mean hidden states",
         choices=("none", "matching", "cluster"),
+        models=("lightrnn",),
     )
-    rounds: int = setting(1, "refinements of the table", least=0, most=1000)
-    round_share: float = setting(0.2, "share of the budget that is trained before each refinement", least=0.0, most=1.0)
-    solver: str = setting("block", "solver of the matching", choices=("block", "half", "exact"))
+    rounds: int = setting(1, "refinements of the table", least=0, most=1000, models=("lightrnn",))
+    round_share: float = setting(
+        0.2, "share of the budget that is trained before each refinement", least=0.0, most=1.0, models=("lightrnn",)
+    )
+    solver: str = setting("block", "solver of the matching", choices=("block", "half", "exact"), models=("lightrnn",))
 
     @property
     def refinements(self) -> int:
@@ -147,11 +180,15 @@ class BootstrapConfig(Settings):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything `lightrnn train` needs besides the text."""
+    """Everything `lightrnn train` needs besides the text. A model without a table has nothing to refine."""
 
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     bootstrap: BootstrapConfig = BootstrapConfig()
+
+    def __post_init__(self) -> None:
+        if self.model.model != "lightrnn":
+            object.__setattr__(self, "bootstrap", replace(self.bootstrap, refine="none"))
 
     @classmethod
     def load(cls, name: str) -> "Recipe":
@@ -186,7 +223,15 @@ class Recipe:
         return {section.section: section.to_dict() for section in (self.model, self.training, self.bootstrap)}
 
     def override(self, values: dict[str, Any]) -> "Recipe":
-        """The recipe with some fields replaced, whatever section they are in."""
+        """The recipe with some fields replaced, whatever section they are in; each must mean something to the model."""
+        model = values.get("model", self.model.model)
+        for declared in (f for section in (self.model, self.bootstrap) for f in fields(section)):
+            models = declared.metadata["models"]
+            if declared.name in values and model in MODELS and models and model not in models:
+                raise LightRNNError(
+                    f"{option_name(declared.name)} is for --model {' and '.join(models)}, got it with "
+                    f"--model {model}; leave it out"
+                )
 
         def mine(section: Settings) -> dict[str, Any]:
             return {f.name: values[f.name] for f in fields(section) if f.name in values}

@@ -5,9 +5,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .checkpoint import METRICS
+from .checkpoint import METRICS, read_config
+from .config import ModelConfig
 from .errors import LightRNNError
-from .table import component_names
+from .models import part_names
 
 
 def training_figures(folder: Path) -> list[Path]:
@@ -25,7 +26,7 @@ def training_figures(folder: Path) -> list[Path]:
     perplexity.axes.plot(epochs, [line["train_perplexity"] for line in checks], ".--", label="training", alpha=0.6)
     perplexity.axes.set_yscale("log")
     parts = _Plot("epochs", "validation loss, nats a word", refinements)
-    names = component_names(len(checks[0]["valid_parts"]))
+    names = part_names(ModelConfig.from_dict(read_config(folder)["model"], str(folder)))
     for s, name in enumerate(names):
         parts.axes.plot(epochs, [line["valid_parts"][s] for line in checks], "o-", label=name)
     return [perplexity.save(folder / "perplexity.png"), parts.save(folder / "loss-parts.png")]

@@ -21,7 +21,8 @@ from .errors import LightRNNError
 from .evaluation import BATCH_SIZE, WINDOW, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
 from .generate import sample
 from .kenlm_file import KenLM
-from .model import LanguageModel, LightRNN, State
+from .model import LanguageModel, LightRNN, RecurrentModel, State
+from .models import part_names
 from .ngram import NGram
 from .predict import Found, GeneralPredictor, Predictor, best_of, draw_from
 from .text import Convention
@@ -90,6 +91,11 @@ class LM(ABC):
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         """(N,): the length of the n-gram that each token's probability comes from; 1 where there is none."""
         return np.ones(len(ids), np.int64)
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """What the parts of `token_log_probs` are called."""
+        return ("word",)
 
     @property
     def has_orders(self) -> bool:
@@ -302,6 +308,10 @@ class SingleLM(LM):
         return self.model.score_tokens(ids)[1] if isinstance(self.model, NGram) else super().orders(ids)
 
     @property
+    def part_names(self) -> tuple[str, ...]:
+        return part_names(self.model.config) if isinstance(self.model, RecurrentModel) else super().part_names
+
+    @property
     def has_orders(self) -> bool:
         return isinstance(self.model, NGram)
 
@@ -315,5 +325,6 @@ class SingleLM(LM):
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
-        make = getattr(self.model, "word_vectors", None)
-        return super().vectors if make is None else np.asarray(make().detach().cpu().numpy(), np.float32)
+        if not isinstance(self.model, RecurrentModel):
+            return super().vectors
+        return np.asarray(self.model.word_vectors().cpu().numpy(), np.float32)

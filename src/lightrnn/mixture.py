@@ -25,7 +25,7 @@ from .vocabulary import Vocabulary
 from .windows import Ids
 
 ITERATIONS = 1000
-TOLERANCE = 1e-7  # nats a token, below which the weights have settled
+TOLERANCE = 1e-9  # nats a token, below which the weights have settled
 
 
 class Mix(LM):

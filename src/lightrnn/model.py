@@ -73,33 +73,19 @@ class SigmoidRNN(nn.RNN):
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn-tanh": nn.RNN, "rnn-sigmoid": SigmoidRNN}
 
 
-class LightRNN(nn.Module):
-    """One recurrent network over the codes of a word table.
+class RecurrentModel(nn.Module):
+    """What LightRNN and its opponents share: vectors in, a recurrence, dropout before and after it.
 
-    input_vectors: x^r and x^c, stacked by component, (Σ n_s, D). output_vectors[s]: y^r or y^c, (n_s, H).
-    recurrence: W, U and b, the same for the row and the column step. codes: the table, (V, K), a buffer.
+    A subclass makes `recurrence` with `recurrence_of`, where it wants it among its parameters, and says what goes in
+    and how words are scored from what comes out (`log_probs`).
     """
 
-    codes: Tensor
-    offsets: Tensor
+    recurrence: nn.RNNBase
 
-    def __init__(self, config: ModelConfig, table: WordTable) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.shape = table.shape
-        self.last_cell = table.last_cell
-        self.is_full = table.is_full
-        H, D = config.hidden_size, config.input_size
-        self.register_buffer("codes", torch.from_numpy(table.codes.astype(np.int32)))
-        offsets = np.concatenate([[0], np.cumsum(table.shape)[:-1]]).astype(np.int32)
-        self.register_buffer("offsets", torch.from_numpy(offsets), persistent=False)
-        self.input_vectors = nn.Embedding(sum(table.shape), D)
-        between_layers = config.dropout if config.layers > 1 else 0.0
-        self.recurrence = CELLS[config.cell](D, H, config.layers, dropout=between_layers, batch_first=True)
-        self.output_vectors = nn.ParameterList(torch.empty(n, H) for n in table.shape)
-        self.output_bias = nn.ParameterList(torch.empty(n) for n in table.shape if config.output_bias)
         self.dropout = nn.Dropout(config.dropout)
-        self.reset()
 
     def reset(self, scale: float = 0.1) -> None:
         """Draw the weights anew, uniform in ±scale from PyTorch's global generator; biases start at zero."""
@@ -115,6 +101,73 @@ class LightRNN(nn.Module):
         self.dropout.p = rate
         self.recurrence.dropout = rate if self.config.layers > 1 else 0.0
 
+    def initial_state(self, batch_size: int) -> State:
+        """The state before anything was read."""
+        zeros = next(self.parameters()).new_zeros(self.config.layers, batch_size, self.config.hidden_size)
+        return (zeros, zeros.clone()) if self.config.cell == "lstm" else (zeros,)
+
+    def recur(self, inputs: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Input vectors (B, S, D) → the outputs of the recurrence (B, S, H) and the state after them."""
+        inputs = self.dropout(inputs)
+        if self.config.cell == "lstm":
+            outputs, after = self.recurrence(inputs, state)
+        else:
+            outputs, last = self.recurrence(inputs, None if state is None else state[0])
+            after = (last,)
+        return self.dropout(outputs), cast(State, after)
+
+    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """See LanguageModel."""
+        raise NotImplementedError
+
+    def next_log_probs(self, last_word: int, state: State) -> Tensor:
+        """See LanguageModel."""
+        raise NotImplementedError
+
+    def word_vectors(self) -> Tensor:
+        """(V, d): a vector for every word."""
+        raise NotImplementedError
+
+    def losses(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """What training minimises: words (B, T+1) → nats of words[:, 1:], (B, T), with gradient, and the state."""
+        log_probs, state = self.log_probs(words, state)
+        return -log_probs.float().sum(dim=-1), state
+
+
+def recurrence_of(config: ModelConfig) -> nn.RNNBase:
+    """The recurrent layers of a model, D → H."""
+    between_layers = config.dropout if config.layers > 1 else 0.0
+    made: nn.RNNBase = CELLS[config.cell](
+        config.input_size, config.hidden_size, config.layers, dropout=between_layers, batch_first=True
+    )
+    return made
+
+
+class LightRNN(RecurrentModel):
+    """One recurrent network over the codes of a word table.
+
+    input_vectors: x^r and x^c, stacked by component, (Σ n_s, D). output_vectors[s]: y^r or y^c, (n_s, H).
+    recurrence: W, U and b, the same for the row and the column step. codes: the table, (V, K), a buffer.
+    """
+
+    codes: Tensor
+    offsets: Tensor
+
+    def __init__(self, config: ModelConfig, table: WordTable) -> None:
+        super().__init__(config)
+        self.shape = table.shape
+        self.last_cell = table.last_cell
+        self.is_full = table.is_full
+        H, D = config.hidden_size, config.input_size
+        self.register_buffer("codes", torch.from_numpy(table.codes.astype(np.int32)))
+        offsets = np.concatenate([[0], np.cumsum(table.shape)[:-1]]).astype(np.int32)
+        self.register_buffer("offsets", torch.from_numpy(offsets), persistent=False)
+        self.input_vectors = nn.Embedding(sum(table.shape), D)
+        self.recurrence = recurrence_of(config)
+        self.output_vectors = nn.ParameterList(torch.empty(n, H) for n in table.shape)
+        self.output_bias = nn.ParameterList(torch.empty(n) for n in table.shape if config.output_bias)
+        self.reset()
+
     @property
     def components(self) -> int:
         return len(self.shape)
@@ -122,10 +175,6 @@ class LightRNN(nn.Module):
     @property
     def table(self) -> WordTable:
         return WordTable(self.codes.cpu().numpy().astype(np.int64), self.shape)
-
-    def initial_state(self, batch_size: int) -> State:
-        zeros = self.output_vectors[0].new_zeros(self.config.layers, batch_size, self.config.hidden_size)
-        return (zeros, zeros.clone()) if self.config.cell == "lstm" else (zeros,)
 
     def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Equation (3) word by word: see LanguageModel. Part s is log P of component s given the ones before it."""
@@ -182,13 +231,7 @@ class LightRNN(nn.Module):
 
     def step(self, steps: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Feed stacked codes (B, S), i.e. indices of input_vectors; returns the outputs (B, S, H) and the state."""
-        inputs = self.dropout(self.input_vectors(steps))  # (B, S, D)
-        if self.config.cell == "lstm":
-            outputs, after = self.recurrence(inputs, state)
-        else:
-            outputs, last = self.recurrence(inputs, None if state is None else state[0])
-            after = (last,)
-        return self.dropout(outputs), cast(State, after)
+        return self.recur(self.input_vectors(steps), state)
 
     def scores(self, component: int, hidden: Tensor, prefix: Tensor) -> Tensor:
         """Scores before the softmax of equation (2): hidden (…, H), prefix (…, component) → (…, n_component).

@@ -1,6 +1,6 @@
 """Training: truncated back-propagation through time over the windows of a token stream.
 
-Shapes: B batch, T words, K parts of a log-probability.
+Shapes: B batch, T words.
 
 The Trainer knows neither files nor screens. Its `run` is a generator that stops after every mini-batch and every
 validation; between any two of these, `tensors` and `position` say all there is to know about it, and a Trainer that is
@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from .config import TrainingConfig
 from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
-from .model import LightRNN, State
+from .model import RecurrentModel, State
+from .row_adam import RowAdam
 from .vocabulary import Vocabulary
 from .windows import Ids, Window, sentence_windows, stream_windows
 
@@ -64,17 +65,22 @@ class Check:
 
 
 class Trainer:
-    """One run of the optimiser over one corpus with one table."""
+    """One run of the optimiser over one corpus with one table.
 
-    def __init__(self, model: LightRNN, config: TrainingConfig, train: Ids, valid: Ids, vocabulary: Vocabulary) -> None:
+    Weights of which a mini-batch touches some rows only (embeddings with sparse gradients) have an optimiser of their
+    own, which leaves the other rows and their moments alone.
+    """
+
+    def __init__(
+        self, model: RecurrentModel, config: TrainingConfig, train: Ids, valid: Ids, vocabulary: Vocabulary
+    ) -> None:
         self.model = model
         self.config = config
         self.train = train
         self.valid = valid
         self.vocabulary = vocabulary
         self.device = next(model.parameters()).device
-        optimizers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
-        self.optimizer = optimizers[config.optimizer](model.parameters(), lr=config.learning_rate, fused=True)
+        self.optimizers = _optimizers(model, config)
         self.position = Position()
         self.carried: State | None = None
 
@@ -160,22 +166,22 @@ class Trainer:
         self.model.train()
         words = window.words.to(self.device)
         with self._mixed_precision():
-            log_probs, state = self.model.log_probs(words, None if window.starts else self.carried)  # (B, T, K)
-        losses = -log_probs.float().sum(dim=-1)  # (B, T)
+            losses, state = self.model.losses(words, None if window.starts else self.carried)  # (B, T)
         if window.mask is not None:
             losses = losses * window.mask.to(self.device)
         nats = losses.sum()
-        self.optimizer.zero_grad()
+        self.model.zero_grad()
         torch.autograd.backward(nats / len(words))
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        norm = clip_gradients(self.model, self.config.clip_norm)
         if not (isfinite(nats.item()) and isfinite(norm.item())):
             raise LightRNNError(
                 f"the loss became {nats.item():g} (gradient norm {norm.item():g}) "
                 f"at mini-batch {self.position.step + 1:,} "
                 f"with learning rate {self.learning_rate:g}; {LOWER_RATE}"
             )
-        self.optimizer.param_groups[0]["lr"] = self.learning_rate
-        self.optimizer.step()
+        for optimizer in self.optimizers.values():
+            optimizer.param_groups[0]["lr"] = self.learning_rate
+            optimizer.step()
         self.carried = tuple(tensor.detach() for tensor in state)
         return float(nats.item())
 
@@ -209,8 +215,9 @@ class Trainer:
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the run by name: weights, optimiser, carried state, random state."""
         named = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        for index, entry in self.optimizer.state_dict()["state"].items():
-            named |= {f"optimizer.{index}.{name}": tensor for name, tensor in entry.items() if tensor is not None}
+        for optimizer, torch_optimizer in self.optimizers.items():
+            for index, entry in torch_optimizer.state_dict()["state"].items():
+                named |= {f"{optimizer}.{index}.{key}": tensor for key, tensor in entry.items() if tensor is not None}
         named |= {f"carried.{index}": tensor for index, tensor in enumerate(self.carried or ())}
         named["random.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
@@ -224,15 +231,47 @@ class Trainer:
             return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
         self.model.load_state_dict(named("model."))
-        entries: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in named("optimizer.").items():
-            index, _, key = name.partition(".")
-            entries.setdefault(int(index), {})[key] = tensor
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        for optimizer, torch_optimizer in self.optimizers.items():
+            entries: dict[int, dict[str, Tensor]] = {}
+            for name, tensor in named(f"{optimizer}.").items():
+                index, _, key = name.partition(".")
+                entries.setdefault(int(index), {})[key] = tensor
+            groups = torch_optimizer.state_dict()["param_groups"]
+            torch_optimizer.load_state_dict({"state": entries, "param_groups": groups})
         carried = named("carried.")
         self.carried = tuple(carried[str(i)].to(self.device) for i in range(len(carried))) or None
         torch.set_rng_state(tensors["random.cpu"])
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
         self.position = Position(**position)
+
+
+def _optimizers(model: RecurrentModel, config: TrainingConfig) -> dict[str, torch.optim.Optimizer]:
+    """By the name that their state is saved under: one for dense gradients, and one for sparse ones if there are."""
+    rows = [m.weight for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse]
+    dense = [p for p in model.parameters() if all(p is not row for row in rows)]
+    rate, adam = config.learning_rate, config.optimizer == "adam"
+    optimizers: dict[str, torch.optim.Optimizer] = {
+        "optimizer": (torch.optim.Adam if adam else torch.optim.SGD)(dense, lr=rate, fused=True)
+    }
+    if rows:
+        optimizers["sparse_optimizer"] = (RowAdam if adam else torch.optim.SGD)(rows, lr=rate)
+    return optimizers
+
+
+def clip_gradients(model: nn.Module, limit: float) -> Tensor:
+    """Scale all gradients down to a norm of `limit` in all; returns the norm they had, scalar.
+
+    Sparse ones are coalesced first: the rows that they list more than once are sums, not separate vectors.
+    """
+    values = []
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            if parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.coalesce()
+            values.append(parameter.grad.values() if parameter.grad.is_sparse else parameter.grad)
+    norm = nn.utils.get_total_norm(values)
+    scale = (limit / (norm + 1e-6)).clamp(max=1.0)
+    for value in values:
+        value.mul_(scale)
+    return norm

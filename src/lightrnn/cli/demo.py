@@ -11,7 +11,7 @@ import typer
 
 from .. import bootstrap
 from .. import corpus as corpora
-from ..checkpoint import load_model
+from ..checkpoint import load_lightrnn
 from ..coherence import row_coherence
 from ..config import Recipe
 from ..corpus import Corpus
@@ -68,7 +68,7 @@ def _demo(folder: Path, minutes: float) -> None:
     _heading(f"2. Train: one layer of {recipe.model.hidden_size} units, {minutes:g} minutes")
     with screen.training_screen() as report:
         bootstrap.train(corpus, recipe, folder / "model", report=report)
-    model, _ = load_model(folder / "model")
+    model, _ = load_lightrnn(folder / "model")
     lm = SingleLM(model, corpus.vocabulary)
 
     _heading("3. What it is worth")

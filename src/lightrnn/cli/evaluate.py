@@ -9,7 +9,6 @@ from .. import evaluation
 from ..bootstrap import choose_device
 from ..errors import LightRNNError
 from ..loading import load
-from ..table import component_names
 from ..text import Convention
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, use_threads
@@ -59,7 +58,7 @@ def evaluate(
             batch_size=batch_size,
             progress=lambda tokens: progress("scoring", tokens),
         )
-    names = component_names(len(result.parts)) if len(result.parts) > 1 else ("word",)
+    names = lm.part_names
     if as_json:
         facts = {
             "convention": result.convention,

@@ -6,10 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from ..checkpoint import TABLE, VOCABULARY, WEIGHTS, read_config
+from ..characters import alphabet
+from ..checkpoint import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
 from ..config import ModelConfig, Recipe, recipe_names
 from ..errors import LightRNNError
-from ..sizes import BYTES, conventional_parameters, human_bytes, human_count, lightrnn_parameters
+from ..sizes import (
+    BYTES,
+    CHARACTERS,
+    conventional_parameters,
+    human_bytes,
+    human_count,
+    lightrnn_parameters,
+    opponent_parameters,
+)
 from ..table import table_shape
 from . import screen
 from .options import JsonOption, with_settings
@@ -17,7 +26,7 @@ from .options import JsonOption, with_settings
 
 @with_settings(ModelConfig)
 def info(
-    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="A folder made by `lightrnn train`.")] = None,
+    folder: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="A folder made by `lightrnn train`.")] = None,
     recipe: Annotated[
         str | None,
         typer.Option("--recipe", help=f"Without MODEL: {', '.join(recipe_names())}, or a file.toml."),
@@ -37,49 +46,60 @@ def info(
     """
     files: dict[str, int] = {}
     config: dict[str, Any] = {}
-    if model is not None:
+    shape: tuple[int, ...] | None = None
+    characters = CHARACTERS
+    if folder is not None:
         if recipe is not None or vocab_size is not None or overrides:
             raise LightRNNError("give either MODEL, or --recipe and --vocab-size, not both")
-        config = read_config(model)
-        settings, size = ModelConfig.from_dict(config["model"], str(model)), int(config["vocabulary_size"])
-        shape = tuple(config["table_shape"])
+        config = read_config(folder)
+        settings, size = ModelConfig.from_dict(config["model"], str(folder)), int(config["vocabulary_size"])
+        if settings.model == "lightrnn":
+            shape = tuple(config["table_shape"])
+        elif settings.model == "chsm":
+            characters = len(alphabet(load_vocabulary(folder)))
         files = {
-            name: (model / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (model / name).exists()
+            name: (folder / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (folder / name).exists()
         }
     elif vocab_size is None:
         raise LightRNNError("give a MODEL, or --vocab-size (with --recipe or fields such as --hidden-size)")
     else:
         settings, size = Recipe.load(recipe or "small").override(overrides).model, vocab_size
-        shape = table_shape(size, settings.components)
-    light, full = lightrnn_parameters(settings, shape), conventional_parameters(settings, size)
+        if settings.model == "lightrnn":
+            shape = table_shape(size, settings.components)
+    parts = lightrnn_parameters(settings, shape) if shape else opponent_parameters(settings, size, characters)
+    full = conventional_parameters(settings, size)
     if as_json:
         facts = {
+            "model": settings.model,
             "vocabulary_size": size,
-            "table_shape": list(shape),
-            "parameters": light,
+            "table_shape": list(shape) if shape else None,
+            "parameters": parts,
             "conventional": full,
         }
         screen.out.print_json(json.dumps(facts | {"files": files, "training": config.get("training", {})}))
         return
+    kind = f"table {' × '.join(map(str, shape))}" if shape else settings.model
     screen.out.print(
-        f"vocabulary {size:,}, table {' × '.join(map(str, shape))}, {settings.layers} × {settings.hidden_size} "
-        f"{settings.cell}, input vectors of {settings.input_size}",
+        f"vocabulary {size:,}, {kind}, {settings.layers} × {settings.hidden_size} {settings.cell}, "
+        f"input vectors of {settings.input_size}",
         highlight=False,
     )
     if perplexity := config.get("training", {}).get("valid_perplexity"):
         screen.out.print(f"validation perplexity {perplexity:.2f}", highlight=False)
     screen.out.print()
-    screen.out.print(size_table(light, full))
+    screen.out.print(size_table(parts, full, settings.model))
     if files:
         screen.out.print()
         rows = [[name, human_bytes(count)] for name, count in files.items()]
         screen.out.print(screen.table(None, "file", "size", rows=rows))
 
 
-def size_table(light: dict[str, int], full: dict[str, int]) -> Any:
-    def row(name: str, one: int, other: int) -> list[str]:
+def size_table(parts: dict[str, int], full: dict[str, int], name: str = "lightrnn") -> Any:
+    """Parameters and bytes of the model called `name`, beside a conventional one."""
+
+    def row(part: str, one: int, other: int) -> list[str]:
         return [
-            name,
+            part,
             human_count(one),
             human_bytes(BYTES * one),
             human_count(other),
@@ -87,7 +107,7 @@ def size_table(light: dict[str, int], full: dict[str, int]) -> Any:
         ]
 
     vectors = ("input vectors", "output vectors")
-    rows = [row(name, light[name], full[name]) for name in light]
-    rows.append(row("word vectors in all", *(sum(parts[name] for name in vectors) for parts in (light, full))))
-    rows.append(row("total", sum(light.values()), sum(full.values())))
-    return screen.table(None, "parameters", "lightrnn", "", "conventional", "", rows=rows)
+    rows = [row(part, parts[part], full[part]) for part in parts]
+    rows.append(row("word vectors in all", *(sum(model[part] for part in vectors) for model in (parts, full))))
+    rows.append(row("total", sum(parts.values()), sum(full.values())))
+    return screen.table(None, "parameters", name, "", "conventional", "", rows=rows)

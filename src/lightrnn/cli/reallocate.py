@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..bootstrap import choose_device
-from ..checkpoint import CONFIG, load_model, read_config, save_model
+from ..checkpoint import CONFIG, load_lightrnn, read_config, save_model
 from ..config import BootstrapConfig
 from ..corpus import Corpus
 from ..errors import LightRNNError
@@ -47,7 +47,7 @@ def reallocate(
     config = BootstrapConfig(refine=how, solver=solver)
     check_output(out, force, CONFIG)
     use_threads(threads)
-    old, vocabulary = load_model(model, choose_device(device))
+    old, vocabulary = load_lightrnn(model, choose_device(device))
     corpus = Corpus.load(data)
     if corpus.vocabulary.digest != vocabulary.digest:
         raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")

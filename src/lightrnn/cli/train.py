@@ -18,7 +18,7 @@ from ..corpus import Corpus
 from ..corpus import prepare as prepare_corpus
 from ..errors import LightRNNError
 from ..figures import training_figures
-from ..model import LightRNN
+from ..model import RecurrentModel
 from ..presets import choose_splits
 from ..table import WordTable
 from ..vocabulary import Vocabulary
@@ -50,7 +50,7 @@ def train(
     force: ForceOption = False,
     **overrides: Any,
 ) -> None:
-    """Train a LightRNN.
+    """Train a LightRNN, or with --model one of its opponents.
 
     The model folder always holds the best model so far, and what is needed to go on: Ctrl-C saves and stops, and the
     same command with --resume continues to the same result as if it had never stopped. Straight from a text file
@@ -60,6 +60,7 @@ def train(
 
       lightrnn train data -o model
       lightrnn train data -o model --recipe paper-aclw --minutes 60
+      lightrnn train data -o opponent --model hsm
       lightrnn train novel.txt -o model --epochs 5 --hidden-size 100
     """
     use_threads(threads)
@@ -128,16 +129,18 @@ def _new(
         if table is not None:
             raise LightRNNError("--table and --init cannot be used together: a model comes with its table")
         recipe = _keep_shape(base, recipe, overrides)
+    if table is not None and recipe.model.model != "lightrnn":
+        raise LightRNNError(f"--table is for --model lightrnn, got it with --model {recipe.model.model}; leave it out")
     corpus = _corpus(data, valid, out, vocabulary)
     start_table = WordTable.read(table, corpus.vocabulary) if table else None
     if start_table is not None:
         if overrides.get("components", start_table.components) != start_table.components:
             raise LightRNNError(f"--components cannot differ from --table's, which has {start_table.components}")
         recipe = recipe.override({"components": start_table.components})
-    if (table or init) and "refine" not in overrides:
+    if (table or init) and recipe.bootstrap.refinements and "refine" not in overrides:
         recipe = recipe.override({"refine": "none"})
     screen.note(_announcement(corpus, recipe, "given" if table or init else recipe.bootstrap.start))
-    if not (table or init) and recipe.bootstrap.start == "bigram":
+    if not (table or init) and recipe.model.model == "lightrnn" and recipe.bootstrap.start == "bigram":
         screen.note("making the first table from which words stand next to each other …")
     return partial(bootstrap.train, corpus, recipe, out, table=start_table, init=base)
 
@@ -149,11 +152,11 @@ def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
         f"{corpus.path.name}: {len(corpus.split('train')):,} words, vocabulary {len(corpus.vocabulary):,}; "
         f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {training.epochs:g} epochs"
         + (f" or {training.minutes:g} minutes" if training.minutes else "")
-        + f"; table {origin}, {rounds}"
+        + (f"; table {origin}, {rounds}" if model.model == "lightrnn" else f"; {model.model}, no table")
     )
 
 
-def _keep_shape(base: LightRNN, recipe: Recipe, overrides: dict[str, Any]) -> Recipe:
+def _keep_shape(base: RecurrentModel, recipe: Recipe, overrides: dict[str, Any]) -> Recipe:
     """With --init the network's shape is the old model's; only its dropout may change."""
     kept = base.config.to_dict() | {"dropout": recipe.model.dropout}
     for name, value in overrides.items():

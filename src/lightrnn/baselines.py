@@ -1,0 +1,269 @@
+"""The paper's opponents: an input for every word, a recurrence, and an output layer over the vocabulary.
+
+Shapes: B batch, T words, N = B·T places, V vocabulary, D embedding, H hidden, C classes, S words of a class, K parts.
+
+A WordModel is made of two exchangeable parts. Its input is an embedding, or a CharacterCNN: word ids (…) → vectors
+(…, D). Its output is one of the layers below, which know hidden states and words only. Rows that a mini-batch merely
+picks have sparse gradients: they are the weights of an nn.Embedding with `sparse`, which the Trainer looks for.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from .characters import CharacterCNN
+from .config import ModelConfig
+from .model import RecurrentModel, State, recurrence_of
+from .table import table_shape
+
+BLOCK = 16  # places of one class that are scored together
+SCORES = 2**25  # scores that an exact softmax holds at once
+HEAD = 2000  # most words in the head of the adaptive softmax
+
+
+class Output(nn.Module):
+    """Scores words from hidden states; size: how many words there are."""
+
+    size: int
+
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """hidden (N, H), targets (N,) → natural-log probabilities in parts, (N, K), to be summed."""
+        raise NotImplementedError
+
+    def distribution(self, hidden: Tensor) -> Tensor:
+        """hidden (H,) → the natural-log probability of every word, (V,)."""
+        raise NotImplementedError
+
+    def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """hidden (N, H), targets (N,) → what training minimises, (N,)."""
+        return -self.log_probs(hidden, targets).float().sum(dim=-1)
+
+
+class WordModel(RecurrentModel):
+    """Input, recurrence, output."""
+
+    def __init__(self, config: ModelConfig, word_input: nn.Module, output: Output) -> None:
+        super().__init__(config)
+        self.input = word_input
+        self.recurrence = recurrence_of(config)
+        self.output = output
+        self.reset()
+
+    def reset(self, scale: float = 0.1) -> None:
+        super().reset(scale)
+        if isinstance(self.input, CharacterCNN):
+            self.input.reset()
+
+    def _hidden(self, words: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """words (B, T+1) → the states that score words 1 … T, (N, H)."""
+        outputs, state = self.recur(self.input(words[:, :-1]), state)
+        return outputs.flatten(0, 1), state
+
+    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        hidden, state = self._hidden(words, state)
+        parts = self.output.log_probs(hidden, words[:, 1:].flatten())
+        return parts.view(len(words), -1, parts.shape[-1]), state
+
+    def losses(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        hidden, state = self._hidden(words, state)
+        return self.output.losses(hidden, words[:, 1:].flatten()).view(len(words), -1), state
+
+    @torch.inference_mode()
+    def next_log_probs(self, last_word: int, state: State) -> Tensor:
+        """(V,): the natural-log probability of every word after last_word; `state` is the one before it was fed."""
+        word = torch.tensor([[last_word]], device=state[0].device)
+        outputs, _ = self.recur(self.input(word), state)
+        return self.output.distribution(outputs[0, 0])
+
+    @torch.inference_mode()
+    def word_vectors(self) -> Tensor:
+        """(V, D): what goes in for each word."""
+        device = self.recurrence.all_weights[0][0].device
+        vectors: Tensor = self.input(torch.arange(self.output.size, device=device))
+        return vectors
+
+
+def exact_log_probs(hidden: Tensor, targets: Tensor, vectors: Tensor, bias: Tensor) -> Tensor:
+    """A softmax over the whole vocabulary, some places at a time: (N, 1)."""
+    places = max(1, SCORES // len(vectors))
+    losses = [
+        F.cross_entropy(F.linear(h, vectors, bias), t, reduction="none")
+        for h, t in zip(torch.split(hidden, places), torch.split(targets, places), strict=True)
+    ]
+    return -torch.cat(losses)[:, None]
+
+
+class FullSoftmax(Output):
+    """One vector and one bias a word."""
+
+    def __init__(self, size: int, units: int) -> None:
+        super().__init__()
+        self.size = size
+        self.vectors = nn.Linear(units, size)
+
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return exact_log_probs(hidden, targets, self.vectors.weight, self.vectors.bias)
+
+    def distribution(self, hidden: Tensor) -> Tensor:
+        scores: Tensor = self.vectors(hidden)
+        return scores.log_softmax(dim=-1)
+
+
+class HierarchicalSoftmax(Output):
+    """Two levels: the class from the hidden state, then the word among those of its class from the same state.
+
+    places[w] = class · S + number in the class. `words` has the S word vectors of a class in one row, so that a class
+    is picked as a whole; the last class is filled up with vectors that no word uses, and masked.
+    """
+
+    places: Tensor
+
+    def __init__(self, places: NDArray[np.int64], units: int) -> None:
+        super().__init__()
+        self.size = len(places)
+        C, self.S = table_shape(self.size)
+        self.register_buffer("places", torch.from_numpy(places.astype(np.int32)))
+        self.classes = nn.Linear(units, C)
+        self.words = nn.Embedding(C, self.S * units, sparse=True)
+        self.word_bias = nn.Embedding(C, self.S, sparse=True)
+
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        place = self.places[targets].long()
+        classes, numbers = place // self.S, place % self.S
+        class_losses = F.cross_entropy(self.classes(hidden), classes, reduction="none")
+        word_losses = F.cross_entropy(self._word_scores(hidden, classes), numbers, reduction="none")
+        return -torch.stack([class_losses, word_losses], dim=-1)
+
+    def _word_scores(self, hidden: Tensor, classes: Tensor) -> Tensor:
+        """hidden (N, H), classes (N,) → the scores of the words of each place's class, (N, S).
+
+        Places of one class are put side by side, BLOCK of them to a matrix product with the vectors of that class.
+        """
+        H = hidden.shape[1]
+        distinct, index, counts = torch.unique(classes, return_inverse=True, return_counts=True)
+        blocks = (counts + BLOCK - 1) // BLOCK  # of each distinct class
+        order = torch.argsort(index, stable=True)
+        rank = torch.empty_like(order)  # of a place among those of its class
+        rank[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[index[order]]
+        slots = (blocks.cumsum(0) - blocks)[index] * BLOCK + rank
+        owners = torch.repeat_interleave(distinct, blocks)  # (blocks,): the class of each block
+        padded = hidden.new_zeros(len(owners) * BLOCK, H).index_copy(0, slots, hidden)
+        vectors = self.words(owners).view(-1, self.S, H)
+        bias = self.word_bias(owners).unsqueeze(1)
+        scores = torch.baddbmm(bias, padded.view(-1, BLOCK, H), vectors.transpose(1, 2))  # (blocks, BLOCK, S)
+        return self._masked(scores.flatten(0, 1)[slots], classes)
+
+    def _masked(self, scores: Tensor, classes: Tensor) -> Tensor:
+        """-inf where the last class, scores (…, S) of classes (…), has no word."""
+        last_class, last_number = divmod(self.size - 1, self.S)
+        if last_number == self.S - 1:
+            return scores
+        missing = torch.arange(self.S, device=scores.device) > last_number
+        return scores.masked_fill((classes == last_class)[..., None] & missing, -torch.inf)
+
+    def distribution(self, hidden: Tensor) -> Tensor:
+        C = len(self.words.weight)
+        scores = self.words.weight.view(C, self.S, -1) @ hidden + self.word_bias.weight  # (C, S)
+        within = self._masked(scores, torch.arange(C, device=scores.device)).log_softmax(dim=1)
+        class_scores: Tensor = self.classes(hidden)
+        return (class_scores.log_softmax(dim=0)[:, None] + within).flatten()[self.places]
+
+
+def class_places(counts: NDArray[np.int64], classes: str, seed: int) -> NDArray[np.int64]:
+    """[V]: words dealt to places at random, or in order of falling frequency."""
+    if classes == "random":
+        return np.random.default_rng(seed).permutation(len(counts))
+    return frequency_ranks(counts)
+
+
+def frequency_ranks(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[V]: each word's number when they are sorted by falling count."""
+    ranks = np.empty(len(counts), np.int64)
+    ranks[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    return ranks
+
+
+class BlackOut(Output):
+    """Ji et al. 2015: trained to tell the word from K drawn ones; scored by an exact softmax.
+
+    With the proposal Q(w) ∝ count(w)^α, its importance weights q_w = 1 / Q(w), and S_K drawn once for a mini-batch:
+
+        p(w) = q_w exp(θ_w·s) / (q_i exp(θ_i·s) + Σ_{j ∈ S_K} q_j exp(θ_j·s))
+        loss = -log p(w_i) - Σ_{j ∈ S_K} log(1 - p(w_j))
+
+    where drawn words that are the word itself, j = i, are left out of S_K.
+    """
+
+    log_proposal: Tensor
+
+    def __init__(self, counts: NDArray[np.int64], units: int, samples: int, alpha: float) -> None:
+        super().__init__()
+        logs = alpha * np.log(np.maximum(counts, 1).astype(np.float64))
+        logs -= np.logaddexp.reduce(logs)
+        self.size = len(counts)
+        self.samples = samples
+        self.register_buffer("log_proposal", torch.from_numpy(logs.astype(np.float32)))  # log Q, (V,)
+        self.vectors = nn.Embedding(len(counts), units, sparse=True)
+        self.bias = nn.Embedding(len(counts), 1, sparse=True)
+
+    def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return self.sampled_losses(hidden, targets, self.draw())
+
+    def draw(self) -> Tensor:
+        """S_K: words drawn from Q with replacement, (K,)."""
+        cumulated = self.log_proposal.double().exp().cumsum(0)
+        draws = torch.rand(self.samples, dtype=torch.float64, device=cumulated.device) * cumulated[-1]
+        return torch.searchsorted(cumulated, draws, right=True).clamp(max=len(cumulated) - 1)
+
+    def sampled_losses(self, hidden: Tensor, targets: Tensor, drawn: Tensor) -> Tensor:
+        """hidden (N, H), targets (N,), drawn (K,) → the loss above, (N,)."""
+        rows, index = torch.unique(torch.cat([targets, drawn]), return_inverse=True)
+        vectors, bias = self.vectors(rows), self.bias(rows)[:, 0] - self.log_proposal[rows]
+        mine, theirs = torch.split(index, [len(targets), len(drawn)])
+        positive = (hidden * F.embedding(mine, vectors)).sum(dim=1) + bias[mine]  # (N,): θ_i·s + log q_i
+        negative = F.linear(hidden, F.embedding(theirs, vectors), bias[theirs])  # (N, K)
+        negative = negative.masked_fill(targets[:, None] == drawn, -torch.inf).float()
+        positive = positive.float()
+        total = torch.cat([positive[:, None], negative], dim=1).logsumexp(dim=1)
+        drawn_p = (negative - total[:, None]).exp().clamp(max=1 - 1e-6)  # p(w_j)
+        losses: Tensor = total - positive - torch.log1p(-drawn_p).sum(dim=1)
+        return losses
+
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return exact_log_probs(hidden, targets, self.vectors.weight, self.bias.weight[:, 0])
+
+    def distribution(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.vectors.weight, self.bias.weight[:, 0]).log_softmax(dim=-1)
+
+
+class AdaptiveSoftmax(Output):
+    """Grave et al. 2017 as PyTorch has it, over words in order of falling frequency."""
+
+    ranks: Tensor
+
+    def __init__(self, counts: NDArray[np.int64], units: int) -> None:
+        super().__init__()
+        self.size = len(counts)
+        self.register_buffer("ranks", torch.from_numpy(frequency_ranks(counts).astype(np.int32)))
+        cutoffs, divisor = adaptive_shape(len(counts), units)
+        self.softmax = nn.AdaptiveLogSoftmaxWithLoss(units, len(counts), cutoffs, divisor, head_bias=True)
+
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        log_probs: Tensor = self.softmax(hidden, self.ranks[targets].long()).output
+        return log_probs[:, None]
+
+    def distribution(self, hidden: Tensor) -> Tensor:
+        log_probs: Tensor = self.softmax.log_prob(hidden[None])
+        return log_probs[0, self.ranks]
+
+
+def adaptive_shape(size: int, units: int) -> tuple[list[int], float]:
+    """Cutoffs and divisor: a head of a fifth of the words but at most HEAD, and two tails with the cut at √(head · V).
+
+    Each tail's vectors have half the size of those before it (networks of fewer than 4 units: the full size).
+    """
+    head = min(HEAD, max(1, size // 5))
+    middle = round((head * size) ** 0.5)
+    return sorted({cut for cut in (head, middle) if cut < size}), 2.0 if units >= 4 else 1.0

@@ -1,0 +1,101 @@
+"""Words from their characters: the input of Kim et al. 2015 (character convolutions, highway layer).
+
+Shapes: V vocabulary, U distinct words, L characters of the longest of them, E character vector, D embedding.
+
+A word is spelled start mark, its first LONGEST characters, end mark. A convolution of width w has a window at each of
+these places, with zeros past the end, so that a word's vector does not depend on which words are computed beside it.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from .vocabulary import Vocabulary
+
+LONGEST = 40  # characters of a word that are looked at
+CHARACTER_SIZE = 15
+FILTERS = {width: 25 * width for width in range(1, 7)}  # width → filters, 525 in all
+FEATURES = sum(FILTERS.values())
+BLOCK = 4096  # words of the vocabulary whose vectors are computed at once
+
+
+def alphabet(vocabulary: Vocabulary) -> list[str]:
+    """The characters of all words, in order."""
+    return sorted(set().union(*vocabulary.words))
+
+
+def spell(vocabulary: Vocabulary) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Codes of every word's characters with the marks, (V, LONGEST + 2), and how many there are, (V,).
+
+    Code 0 is the start mark (and fills the rows), 1 the end mark, then the alphabet.
+    """
+    codes = {character: code for code, character in enumerate(alphabet(vocabulary), 2)}
+    spelling = np.zeros((len(vocabulary), LONGEST + 2), np.int32)
+    lengths = np.empty(len(vocabulary), np.int64)
+    for index, word in enumerate(vocabulary.words):
+        spelled = [0, *(codes[character] for character in word[:LONGEST]), 1]
+        spelling[index, : len(spelled)] = spelled
+        lengths[index] = len(spelled)
+    return spelling, lengths
+
+
+class CharacterCNN(nn.Module):
+    """Word ids (…) → vectors (…, D), computed from the words' characters."""
+
+    spelling: Tensor
+    lengths: Tensor
+
+    def __init__(self, vocabulary: Vocabulary, size: int) -> None:
+        super().__init__()
+        spelling, lengths = spell(vocabulary)
+        self.register_buffer("spelling", torch.from_numpy(spelling), persistent=False)
+        self.register_buffer("lengths", torch.from_numpy(lengths), persistent=False)
+        self.characters = nn.Embedding(int(spelling.max()) + 1, CHARACTER_SIZE)
+        self.convolutions = nn.ModuleList(nn.Conv1d(CHARACTER_SIZE, n, width) for width, n in FILTERS.items())
+        self.transform = nn.Linear(FEATURES, FEATURES)
+        self.gate = nn.Linear(FEATURES, FEATURES)
+        self.projection = nn.Linear(FEATURES, size, bias=False)
+        self._known: tuple[object, Tensor] | None = None
+
+    def reset(self) -> None:
+        """What must not start as small as other weights: character vectors, or all words would look alike after three
+        layers; and the highway's gate starts nearly closed, as in Kim et al."""
+        nn.init.uniform_(self.characters.weight, -1.0, 1.0)
+        nn.init.constant_(self.gate.bias, -2.0)
+
+    def train(self, mode: bool = True) -> "CharacterCNN":
+        self._known = None  # fused optimisers change parameters without a new version
+        return super().train(mode)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Each distinct word is computed once; without gradients, the whole vocabulary once for many calls."""
+        if self.training or torch.is_grad_enabled():
+            distinct, index = torch.unique(words, return_inverse=True)
+            return F.embedding(index, self.word_vectors(distinct))
+        return self._vocabulary_vectors()[words]
+
+    def _vocabulary_vectors(self) -> Tensor:
+        """(V, D), kept until a parameter changes or training goes on."""
+        version = [(p.device, p._version) for p in self.parameters()]
+        if self._known is None or self._known[0] != version:
+            blocks = torch.split(torch.arange(len(self.lengths), device=self.lengths.device), BLOCK)
+            self._known = version, torch.cat([self.word_vectors(block) for block in blocks])
+        return self._known[1]
+
+    def word_vectors(self, words: Tensor) -> Tensor:
+        """words (U,) → (U, D)"""
+        lengths = self.lengths[words]
+        places = int(lengths.max())
+        outside = torch.arange(places, device=words.device) >= lengths[:, None]  # (U, L)
+        characters = self.characters(self.spelling[words, :places])  # (U, L, E)
+        characters = characters.masked_fill(outside[..., None], 0.0).transpose(1, 2)  # (U, E, L)
+        features = []
+        for width, convolution in zip(FILTERS, self.convolutions, strict=True):
+            windows = convolution(F.pad(characters, (0, width - 1)))  # (U, 25 · width, L)
+            features.append(windows.masked_fill(outside[:, None], -torch.inf).amax(dim=2))
+        y = torch.tanh(torch.cat(features, dim=1))  # the max of tanh is the tanh of the max
+        t = torch.sigmoid(self.gate(y))
+        vectors: Tensor = self.projection(t * torch.relu(self.transform(y)) + (1 - t) * y)
+        return vectors
