@@ -18,7 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "bootstrap"
-CORPORA = {"ptb": ("ptb", (1, 2)), "wikitext-2": ("wikitext", (1,)), "eltec-cs-1m": ("aclw", (1,))}
+CORPORA = {  # preset, seeds, epochs in all
+    "ptb": ("ptb", (1, 2), 8),
+    "wikitext-2": ("wikitext", (1,), 6),
+    "eltec-cs-1m": ("aclw", (1,), 8),
+}
 ROWS = {
     "random/none": "--start random --refine none",
     "random/matching": "--start random --refine matching --rounds 3 --round-share 0.25",
@@ -26,8 +30,11 @@ ROWS = {
     "bigram/none": "--start bigram --refine none",
     "bigram/cluster": "--start bigram --refine cluster --rounds 1 --round-share 0.25",
     "bigram/cluster×2": "--start bigram --refine cluster --rounds 2 --round-share 0.2",
+    "bigram/none, K=3": "--start bigram --refine none --components 3",
+    "bigram/none, K=4": "--start bigram --refine none --components 4",
 }
-COMMON = "--recipe small --epochs 8 --threads 1"
+EXTRA = {"bigram/none, K=3", "bigram/none, K=4", "bigram/cluster×2"}  # on Penn Treebank only, one seed
+COMMON = "--recipe small --threads 1"
 
 
 def lightrnn(*arguments: str) -> str:
@@ -37,13 +44,15 @@ def lightrnn(*arguments: str) -> str:
 
 
 def run_cell(work: Path, corpus: str, row: str, seed: int) -> None:
-    result = RESULTS / f"{corpus}-{row.replace('/', '-').replace('×', 'x')}-{seed}.json"
+    name = row.replace("/", "-").replace("×", "x").replace(", K=", "-k")
+    result = RESULTS / f"{corpus}-{name}-{seed}.json"
     if result.exists():
         return
     data, folder = work / corpus, work / result.stem
     resume = ["--resume"] if (folder / "training.safetensors").exists() else []
     common = COMMON.split()[2:] if resume else COMMON.split()
-    options = [*common, *ROWS[row].split(), "--seed", str(seed), *resume]
+    epochs = str(CORPORA[corpus][2])
+    options = [*common, "--epochs", epochs, *ROWS[row].split(), "--seed", str(seed), *resume]
     lightrnn("train", str(data), "-o", str(folder), *options)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     test = json.loads(lightrnn("evaluate", str(folder), str(data), "--threads", "1", "--json"))
@@ -51,7 +60,9 @@ def run_cell(work: Path, corpus: str, row: str, seed: int) -> None:
         "corpus": corpus,
         "row": row,
         "seed": seed,
-        "options": f"{COMMON} {ROWS[row]}",
+        "options": f"{COMMON} --epochs {epochs} {ROWS[row]}",
+        "megabytes": (folder / "weights.safetensors").stat().st_size / 1e6,
+        "words_per_second": statistics.median(line["words_per_second"] for line in lines if "valid_perplexity" in line),
         "valid": min(line["valid_perplexity"] for line in lines if "valid_perplexity" in line),
         "test": test["perplexity"],
         "curve": [[line["epoch"], line["valid_perplexity"]] for line in lines if "valid_perplexity" in line],
@@ -88,11 +99,13 @@ def main() -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     cells = []
     for corpus in arguments.only or CORPORA:
-        preset, seeds = CORPORA[corpus]
+        preset, seeds, _ = CORPORA[corpus]
         if not (arguments.work / corpus).exists():
             source = str(Path(os.environ["LIGHTRNN_CORPORA"]) / corpus)
             lightrnn("prepare", source, "--preset", preset, "-o", str(arguments.work / corpus))
-        cells += [(corpus, row, seed) for seed in arguments.seed or seeds for row in arguments.row or ROWS]
+        for seed in arguments.seed or seeds:
+            rows = arguments.row or [row for row in ROWS if row not in EXTRA or (corpus, seed) == ("ptb", 1)]
+            cells += [(corpus, row, seed) for row in rows]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         list(pool.map(lambda cell: run_cell(arguments.work, *cell), cells))
     print_table()
