@@ -24,7 +24,7 @@ from conftest import made_up_text
 from lightrnn import bootstrap
 from lightrnn.checkpoint import load_model, load_training, read_config, save_model
 from lightrnn.cli import main
-from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
+from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name
 from lightrnn.corpus import Corpus, prepare
 from lightrnn.model import LightRNN
 from lightrnn.table import WordTable
@@ -68,15 +68,16 @@ class World:
     model: Path
     other_data: Path
     other_model: Path
+    opponent: Path
 
 
 Command = Callable[..., Result]
 Refusal = Callable[..., str]
 
 
-def train_model(corpus: Corpus, folder: Path) -> None:
+def train_model(corpus: Corpus, folder: Path, kind: str = "lightrnn") -> None:
     settings = TrainingConfig(epochs=1, batch_size=4, window=10)
-    recipe = Recipe(ModelConfig(hidden_size=8), settings, BootstrapConfig(refine="none"))
+    recipe = Recipe(ModelConfig(model=kind, hidden_size=8), settings, BootstrapConfig(refine="none"))
     bootstrap.train(corpus, recipe, folder, device=torch.device("cpu"))
 
 
@@ -91,6 +92,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     texts = {"valid": [str(made.valid)], "test": [str(made.valid)]}
     train_model(prepare([str(made.train)], made.data, **texts), made.model)
     train_model(prepare([str(made.other)], made.other_data), made.other_model)
+    train_model(Corpus.load(made.data), made.opponent, "hsm")
     return made
 
 
@@ -806,6 +808,78 @@ def test_resume_with_a_changed_field(refuse: Refusal, world: World, model: Path,
     message = refuse("train", world.data, "--resume", "-o", model, "--epochs", "2", option, value)
     assert "cannot change on --resume" in message
     assert option in message
+
+
+# --- models without a table
+
+MEANT_FOR = {
+    field.name: field.metadata["models"]
+    for section in (ModelConfig, BootstrapConfig)
+    for field in fields(section)
+    if field.metadata["models"]
+}
+VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": "none", "rounds": 2, "round_share": 0.1}
+VALUES |= {"solver": "half", "blackout_samples": 9, "blackout_alpha": 0.5}
+
+
+@pytest.mark.parametrize("name", MEANT_FOR)
+def test_fields_that_mean_nothing_to_the_model(refuse: Refusal, world: World, name: str) -> None:
+    option = ("--no-output-bias",) if name == "output_bias" else (option_name(name), VALUES[name])
+    for kind in sorted(set(MODELS) - set(MEANT_FOR[name])):
+        message = refuse("train", world.data, "-o", "out", "--model", kind, *option)
+        assert f"{option_name(name)} is for --model {' and '.join(MEANT_FOR[name])}, got it with" in message
+    message = refuse("train", world.data, "-o", "out", "--model", "no-such", *option)
+    assert message.startswith("error: model (--model) must be one of lightrnn, full, hsm")
+
+
+def test_commands_that_need_a_table(refuse: Refusal, world: World) -> None:
+    for command in (
+        ("table", world.opponent),
+        ("reallocate", world.opponent, world.data, "-o", "out"),
+    ):
+        assert "is a model of kind hsm, which has no word table" in refuse(*command)
+    table = world.model / "table.tsv"
+    message = refuse("train", world.data, "-o", "out", "--table", table, "--model", "full", "--epochs", "1")
+    assert "--table is for --model lightrnn" in message
+    assert "--refine is for" in refuse(
+        "train", world.data, "-o", "out", "--init", world.opponent, "--refine", "cluster", "--model", "hsm"
+    )
+    assert "--refine is for" in refuse(
+        "train", world.data, "-o", "out", "--init", world.opponent, "--refine", "cluster"
+    )
+
+
+def test_the_kind_stays_when_training_goes_on(refuse: Refusal, world: World) -> None:
+    message = refuse("train", world.data, "-o", "out", "--init", world.opponent, "--model", "full")
+    assert "--model cannot change with --init: the model has hsm" in message
+    assert "--model cannot change on --resume" in refuse(
+        "train", world.data, "-o", world.opponent, "--resume", "--model", "full"
+    )
+
+
+@pytest.mark.parametrize("kind", ["full", "lightrnn", "blackout"])
+def test_a_config_of_another_kind(refuse: Refusal, world: World, tmp_path: Path, kind: str) -> None:
+    folder = Path(shutil.copytree(world.opponent, tmp_path / "model"))
+    edit_json(folder / "config.json", kind=kind)
+    assert "config.json" in refuse("evaluate", folder, world.valid)
+    settings = read_config(world.opponent)["model"] | {"model": kind}
+    shape = {"table_shape": [6, 6]} if kind == "lightrnn" else {}
+    edit_json(folder / "config.json", model=settings, **shape)
+    assert re.search(r"config.json|table.tsv", refuse("evaluate", folder, world.valid))
+
+
+def test_an_opponent_is_evaluated_and_measured(command: Command, world: World) -> None:
+    facts = json.loads(command("evaluate", world.opponent, world.data, "--json").out)
+    assert set(facts["parts"]) == {"class", "word"}
+    assert sum(facts["parts"].values()) == pytest.approx(facts["nats"])
+    sizes = json.loads(command("info", world.opponent, "--json").out)
+    assert (sizes["model"], sizes["table_shape"]) == ("hsm", None)
+    header = 8 + int.from_bytes((world.opponent / "weights.safetensors").read_bytes()[:8], "little")
+    stored = (world.opponent / "weights.safetensors").stat().st_size - header
+    assert stored == 4 * (sum(sizes["parameters"].values()) + sizes["vocabulary_size"])  # and each word's place
+    for kind in MODELS:
+        told = json.loads(command("info", "--vocab-size", "5000", "--model", kind, "--json").out)
+        assert told["model"] == kind
 
 
 # --- evaluate

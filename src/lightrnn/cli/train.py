@@ -75,6 +75,8 @@ def train(
         if resume:
             start = _resumed(data, out, overrides)
         else:
+            if init is not None:
+                overrides = {"model": read_config(init)["kind"]} | overrides
             settings = Recipe.load(recipe or DEFAULT_RECIPE).override(overrides)
             start = _new(data, out, settings, overrides, valid, table, init)
         with screen.stop_requests() as stop, screen.training_screen() as report:
