@@ -3,6 +3,8 @@
 Shapes: V words, C contexts (the most frequent words), d dimensions.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -15,7 +17,9 @@ PRIOR = 3.0  # vectors of rare words are shrunk to the mean as if they had been 
 CHUNK = 1 << 22
 
 
-def neighbour_counts(ids: Ids, counts: NDArray[np.int64], contexts: int) -> sparse.csr_matrix:
+def neighbour_counts(
+    ids: Ids, counts: NDArray[np.int64], contexts: int, tell: Callable[[str], None] = lambda message: None
+) -> sparse.csr_matrix:
     """(V, 2C): how often each context stands left (first C columns) and right (last C) of each word, by streaming."""
     rank = np.empty(len(counts), np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
@@ -28,6 +32,7 @@ def neighbour_counts(ids: Ids, counts: NDArray[np.int64], contexts: int) -> spar
         columns = np.concatenate([context[:-1][after], contexts + context[1:][before]])
         ones = np.ones(len(words), np.float32)
         total += sparse.csr_matrix((ones, (words, columns)), shape=total.shape)
+        tell(f"counted the neighbours of {min(begin + CHUNK, len(ids)):,} of {len(ids):,} words")
     return total
 
 
@@ -48,6 +53,7 @@ def bigram_vectors(
     contexts: int = CONTEXTS,
     dimensions: int = DIMENSIONS,
     seed: int = 0,
+    tell: Callable[[str], None] = lambda message: None,
 ) -> NDArray[np.float32]:
     """(V, d): vectors of all words from the neighbours they have in a token stream.
 
@@ -56,11 +62,12 @@ def bigram_vectors(
     """
     size = len(counts)
     contexts = min(contexts, size)
-    ppmi = positive_pmi(neighbour_counts(ids, counts, contexts))
+    ppmi = positive_pmi(neighbour_counts(ids, counts, contexts, tell))
     weighted = sparse.diags_array(np.sqrt(counts).astype(np.float32)) @ ppmi
     dimensions = min(dimensions, size, 2 * contexts)
     sketch = np.random.default_rng(seed).standard_normal((2 * contexts, min(dimensions + 10, 2 * contexts)), np.float32)
-    for _ in range(3):
+    for iteration in range(3):
+        tell(f"vectors of {size:,} words, pass {iteration + 1} of 3")
         sketch, _ = np.linalg.qr(weighted.T @ (weighted @ sketch))
     _, _, axes = np.linalg.svd(weighted @ sketch, full_matrices=False)
     vectors = ppmi @ (sketch @ axes[:dimensions].T)

@@ -24,7 +24,7 @@ from .evaluation import evaluate
 from .files import atomic_file
 from .model import LightRNN, RecurrentModel
 from .models import build
-from .refinement import Refinement, carried_over, refine, start_table
+from .refinement import Refinement, Tell, carried_over, refine, start_table
 from .table import WordTable
 from .training import Batch, Check, Trainer
 
@@ -89,6 +89,7 @@ def train(
     init: RecurrentModel | None = None,
     device: torch.device | None = None,
     report: Report = lambda run, event: None,
+    tell: Tell = lambda message: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Train a new model in `folder`, from `table` or the recipe's start table; or go on from `init` and its table.
@@ -103,7 +104,7 @@ def train(
     else:
         if table is None and recipe.model.model == "lightrnn":
             table = start_table(
-                recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model.components, seed
+                recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model.components, seed, tell
             )
         model = build(recipe.model, corpus.vocabulary, table, seed)
         model.reset(recipe.training.weight_init)
@@ -113,7 +114,7 @@ def train(
         (folder / name).unlink(missing_ok=True)
     save_model(folder, model, corpus.vocabulary, _summary(run))
     (folder / METRICS).touch()
-    return _bootstrap(run, report, should_stop)
+    return _bootstrap(run, report, tell, should_stop)
 
 
 def resume(
@@ -123,6 +124,7 @@ def resume(
     *,
     device: torch.device | None = None,
     report: Report = lambda run, event: None,
+    tell: Tell = lambda message: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Go on with the run in `folder`, to the same bytes as if it had never stopped; `budget` may change its length."""
@@ -148,10 +150,10 @@ def resume(
     metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
     with atomic_file(folder / METRICS) as file:
         file.write(metrics)
-    return _bootstrap(run, report, should_stop)
+    return _bootstrap(run, report, tell, should_stop)
 
 
-def _bootstrap(run: Run, report: Report, should_stop: Callable[[], bool]) -> Outcome:
+def _bootstrap(run: Run, report: Report, tell: Tell, should_stop: Callable[[], bool]) -> Outcome:
     """Steps 2 and 3 of the paper's bootstrap, until the rounds are done."""
     board = Board(run.folder / "tensorboard", _steps(run)) if find_spec("tensorboard") else None
     _save(run)
@@ -170,20 +172,20 @@ def _bootstrap(run: Run, report: Report, should_stop: Callable[[], bool]) -> Out
                 return Outcome(run.best_perplexity, "interrupted", interrupted=True)
         if run.round >= run.recipe.bootstrap.refinements:
             return Outcome(run.best_perplexity, run.trainer.stop_reason, interrupted=False)
-        refined = _refine(run)
+        refined = _refine(run, tell)
         report(run, refined)
         _log(run, board, _refined_facts(run, refined))
         _save(run)
 
 
-def _refine(run: Run) -> Refined:
+def _refine(run: Run, tell: Tell) -> Refined:
     """Step 3: the next round's table, and a trainer that starts on it."""
     config, vocabulary, old = run.recipe.bootstrap, run.corpus.vocabulary, run.trainer
     assert isinstance(old.model, LightRNN)
     seed = run.recipe.training.seed + 1000 * (run.round + 1)
     torch.manual_seed(seed)
     before = evaluate(old.model.eval(), old.valid, vocabulary).perplexity
-    refinement = refine(old.model, old.train, vocabulary, config, seed=seed)
+    refinement = refine(old.model, old.train, vocabulary, config, seed=seed, tell=tell)
     model = carried_over(old.model, refinement.table, vocabulary.counts).eval()
     after = evaluate(model, old.valid, vocabulary).perplexity
     if config.refine == "cluster":

@@ -8,6 +8,7 @@ places, and the columns one of what the rows leave, in which every column has on
 alternation, with the transportation problem as the assignment step.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,7 @@ def cluster(
     *,
     iterations: int = ITERATIONS,
     seed: int = 0,
+    tell: Callable[[str], None] = lambda message: None,
 ) -> WordTable:
     """The table of a balanced clustering of word vectors[V, d], each counting with its weight[V] > 0.
 
@@ -60,7 +62,8 @@ def cluster(
         start = random.choice(len(vectors), n, replace=False, p=probability)
         centroids = residuals[start]
         before = np.inf
-        for _ in range(iterations):
+        for iteration in range(iterations):
+            tell(f"clustering component {component + 1} of {len(shape)}, pass {iteration + 1} of at most {iterations}")
             allocation.assign(component, _Distances(residuals, weights, centroids), TOLERANCE)
             chosen = allocation.codes[:, component]
             centroids = _means(residuals, weights, chosen, n)

@@ -8,6 +8,7 @@ Each takes a model and gives the next one; neither trains.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from .clustering import cluster
 from .config import BootstrapConfig
 from .matching import SOLVERS, table_cost
 from .model import LightRNN
-from .statistics import Progress, matching_costs, mean_states, word_sums
+from .statistics import matching_costs, mean_states, word_sums
 from .table import WordTable, table_shape
 from .vocabulary import Vocabulary
 from .windows import Ids
@@ -41,12 +42,23 @@ class Refinement:
     bound: float | None = None
 
 
-def start_table(config: BootstrapConfig, ids: Ids, vocabulary: Vocabulary, components: int, seed: int) -> WordTable:
+Tell = Callable[[str], None]  # what is being done, for a person who waits
+
+
+def start_table(
+    config: BootstrapConfig,
+    ids: Ids,
+    vocabulary: Vocabulary,
+    components: int,
+    seed: int,
+    tell: Tell = lambda message: None,
+) -> WordTable:
     """The table of the first round: random, as in the paper, or a clustering of the words' neighbours in the text."""
     if config.start == "random":
         return WordTable.random(len(vocabulary), components, seed=seed)
-    vectors = bigram_vectors(ids, vocabulary.counts, seed=seed)
-    return cluster(vectors, root_counts(vocabulary.counts), table_shape(len(vocabulary), components), seed=seed)
+    vectors = bigram_vectors(ids, vocabulary.counts, seed=seed, tell=tell)
+    shape = table_shape(len(vocabulary), components)
+    return cluster(vectors, root_counts(vocabulary.counts), shape, seed=seed, tell=tell)
 
 
 def root_counts(counts: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -61,18 +73,23 @@ def refine(
     config: BootstrapConfig,
     *,
     seed: int,
-    progress: Progress = lambda tokens: None,
+    tell: Tell = lambda message: None,
 ) -> Refinement:
     """The next table for a trained model, by the refinement that `config` names."""
     start = time.perf_counter()
     old = model.table
+
+    def progress(tokens: int) -> None:
+        tell(f"read {tokens:,} of {len(ids):,} words")
+
     if config.refine == "cluster":
         sums = word_sums(model, ids, vocabulary, components=1, progress=progress)
         states = shrink(mean_states(sums), sums.counts)
-        new = cluster(states, root_counts(sums.counts), model.shape, seed=seed)
+        new = cluster(states, root_counts(sums.counts), model.shape, seed=seed, tell=tell)
         return _refinement(old, new, vocabulary, start)
     sums = word_sums(model, ids, vocabulary, for_matching=True, progress=progress)
     costs = matching_costs(model, sums)
+    tell(f"matching {len(vocabulary):,} words")
     found = SOLVERS[config.solver](costs, old)
     tokens = float(sums.counts.sum())
     return _refinement(

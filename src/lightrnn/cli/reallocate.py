@@ -51,15 +51,7 @@ def reallocate(
     corpus = Corpus.load(data)
     if corpus.vocabulary.digest != vocabulary.digest:
         raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")
-    with screen.counter("words") as progress:
-        done = refine(
-            old,
-            corpus.split("train"),
-            vocabulary,
-            config,
-            seed=seed,
-            progress=lambda tokens: progress("reading", tokens),
-        )
+    done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, tell=screen.patient_note(5.0))
     new = carried_over(old, done.table, vocabulary.counts).eval()
     before, after = (evaluate(lm, corpus.split("valid"), vocabulary).perplexity for lm in (old, new))
     training = read_config(model)["training"] | {"valid_perplexity": after}

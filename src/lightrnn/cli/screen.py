@@ -31,6 +31,19 @@ def write(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
+def patient_note(seconds: float = 10.0) -> Callable[[str], None]:
+    """Notes on work that nobody expected to wait for: the first after so many seconds, then one in each such time."""
+    last = time.monotonic()
+
+    def tell(message: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            note(f"… {message}")
+
+    return tell
+
+
 def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
     """A table whose first column is text and whose others are figures."""
     made = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))

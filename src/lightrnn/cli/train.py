@@ -80,7 +80,9 @@ def train(
             settings = Recipe.load(recipe or DEFAULT_RECIPE).override(overrides)
             start = _new(data, out, settings, overrides, valid, table, init)
         with screen.stop_requests() as stop, screen.training_screen() as report:
-            outcome = start(device=chosen_device, report=report, should_stop=lambda: stop() != 0)
+            outcome = start(
+                device=chosen_device, report=report, tell=screen.patient_note(), should_stop=lambda: stop() != 0
+            )
             signal = stop()
     if find_spec("matplotlib"):
         training_figures(out)
