@@ -22,7 +22,7 @@ from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate
 from lightrnn.figures import training_figures
 from lightrnn.model import LightRNN
-from lightrnn.refinement import carried_over, refine, start_table
+from lightrnn.refinement import Tell, carried_over, refine, start_table
 from lightrnn.statistics import matching_costs, word_sums
 from lightrnn.table import WordTable, table_shape
 from test_training import CPU, FAST, contents
@@ -211,10 +211,10 @@ def test_a_kill_in_a_refinement_or_right_after_it_changes_nothing(
     real_refine, real = bootstrap._refine, getattr(bootstrap, where)
     armed = False
 
-    def refining(run: bootstrap.Run) -> Refined:
+    def refining(run: bootstrap.Run, tell: Tell) -> Refined:
         nonlocal armed
         armed = True
-        return real_refine(run)
+        return real_refine(run, tell)
 
     def killed(*arguments: object, **options: object) -> object:
         nonlocal armed
