@@ -6,7 +6,7 @@
 MODEL is trained, DATA is what it was trained on (`lightrnn prepare`, `lightrnn train`). Costs are in nats a token above
 every word's own least. Beside our solvers: a two-stage greedy (rows by regret, then columns within rows), which is what
 the official implementation does. The clustering is timed from the same sums. --every N gathers the sums from every N-th
-piece of the text, which takes an N-th of the time.
+piece of the text, which takes an N-th of the time; --sums FILE.npz keeps them.
 
 --growth measures the default matching and the clustering at several sizes of the vocabulary, from sums to table, each
 in a process of its own for the sake of its peak memory, and plots them: the most frequent words of the model with as
@@ -154,6 +154,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--no-exact", action="store_true", help="leave out what takes V² memory")
     parser.add_argument("--every", type=int, default=1, help="gather the sums from every N-th piece of the text")
+    parser.add_argument("--sums", type=Path, help="gather the sums into this file and stop, or go on from it")
     parser.add_argument("--growth", type=Path, metavar="PNG", help="measure several sizes and plot them")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 30_000, 100_000, 300_000, 793_881])
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
@@ -162,9 +163,18 @@ def main() -> None:
         print(json.dumps(measure_size(arguments.model, arguments.measure)))
         return
     model, vocabulary = load_lightrnn(arguments.model)
-    start = time.perf_counter()
-    sums = word_sums(model, some_of(Corpus.load(arguments.data).split("train"), arguments.every), vocabulary)
-    print(f"V = {len(vocabulary):,}, table {model.shape}; word sums in {time.perf_counter() - start:.1f} s", flush=True)
+    if arguments.sums and arguments.sums.exists():
+        with np.load(arguments.sums) as kept:
+            sums = WordSums(kept["counts"], (kept["sums0"], kept["sums1"]), (False, False))
+        print(f"V = {len(vocabulary):,}, table {model.shape}; word sums from {arguments.sums}", flush=True)
+    else:
+        start = time.perf_counter()
+        sums = word_sums(model, some_of(Corpus.load(arguments.data).split("train"), arguments.every), vocabulary)
+        seconds = time.perf_counter() - start
+        print(f"V = {len(vocabulary):,}, table {model.shape}; word sums in {seconds:.1f} s", flush=True)
+        if arguments.sums:
+            np.savez(arguments.sums, counts=sums.counts, sums0=sums.sums[0], sums1=sums.sums[1])
+            return
     costs, tokens = matching_costs(model, sums), float(sums.counts.sum())
     if arguments.growth:
         del sums
