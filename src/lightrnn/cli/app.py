@@ -12,6 +12,7 @@ import typer
 from .. import __version__
 from ..errors import LightRNNError
 from . import (
+    compare,
     demo,
     evaluate,
     generate,
@@ -58,6 +59,7 @@ COMMANDS = (
     generate.generate,
     ngram.ngram,
     mix.mix,
+    compare.compare,
     info.info,
     table.table,
     vectors.vectors,
