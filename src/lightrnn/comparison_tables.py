@@ -203,11 +203,11 @@ def provenance(cells: Sequence[Facts]) -> list[str]:
         size = f"{cell['train_tokens']:,} words, vocabulary {cell['vocabulary_size']:,}"
         if cell["budget"]:
             (unit, amount), *_ = cell["budget"].items()
-            corpora[cell["corpus"]] = f"{cell['corpus']}: {size}; {amount:g} {unit} for every network"
+            corpora[cell["corpus"]] = f"{cell['corpus']}: {size}; {unit} for every network: {amount:g}"
         else:
             corpora.setdefault(cell["corpus"], f"{cell['corpus']}: {size}")
     machines = {
-        f"{m['cpu']}, {m['threads']} threads, {m['device']}, PyTorch {m['torch']}"
+        f"{m['cpu']}, device {m['device']}, CPU threads: {m['threads']}, PyTorch {m['torch']}"
         for m in (cell["machine"] for cell in cells)
     }
     days = sorted(cell["date"][:10] for cell in cells)
@@ -269,5 +269,4 @@ def _size_plot(found: dict[str, list[Facts]], path: Path) -> Path:
         x, y = mean(cells, PARAMETERS.measure), mean(cells, TEST.measure)
         plot.axes.plot([x], [y], "o", color=f"C{index}", label=model)
     plot.axes.set_xscale("log")
-    plot.axes.set_yscale("log")
     return plot.save(path)

@@ -52,12 +52,13 @@ class Plot:
             self.axes.axvline(epoch, color="grey", linestyle=":", label="table refined" if index == 0 else None)
 
     def save(self, path: Path) -> Path:
-        from matplotlib.ticker import NullFormatter, ScalarFormatter
+        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
         if self.axes.get_yscale() == "log":
             self.axes.yaxis.set_major_formatter(ScalarFormatter())
             self.axes.yaxis.set_minor_formatter(ScalarFormatter())
             if len(self.axes.get_yticks(minor=True)) > 12:
+                self.axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 self.axes.yaxis.set_minor_formatter(NullFormatter())
         self.axes.legend(frameon=False)
         self.figure.savefig(path, dpi=150)

@@ -8,6 +8,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from .. import __version__
 from ..errors import LightRNNError
@@ -69,7 +70,7 @@ COMMANDS = (
 def _reflowed(text: str) -> str:
     """A docstring for any width of screen: the lines of a paragraph joined, indented examples kept."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(p if p.startswith(" ") else p.replace("\n", " ") for p in paragraphs)
+    return "\n\n".join(escape(p) if p.startswith(" ") else p.replace("\n", " ") for p in paragraphs)
 
 
 for command in COMMANDS:

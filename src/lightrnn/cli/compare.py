@@ -3,6 +3,8 @@
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -83,13 +85,10 @@ def compare(
     with_plots = find_spec("matplotlib") is not None if plot is None else plot
     if not tables_only:
         comparison.check_corpora(chosen)
-        total = len(settings.cells())
-        for cell in chosen:
-            done = total - len(comparison.missing())
-            budget = f", seed {cell.seed}, {cell.corpus.budget}" if cell.recipe else ""
-            screen.note(f"cell {done + 1} of {total}: {cell.corpus.name}, {cell.model.name}{budget}")
-            _run(comparison, cell)
-            _write(comparison, with_plots)
+        with _telling_how_to_go_on():
+            for cell in chosen:
+                _run(comparison, cell)
+                _write(comparison, with_plots)
     _write(comparison, with_plots)
     header, rows = overview(_layout(settings), comparison.finished())
     screen.out.print(screen.table("test perplexity/parameters", *header, rows=rows))
@@ -119,23 +118,33 @@ def _chosen(grid: Grid, cells: list[Cell], only: list[str] | None, models: list[
     ]
 
 
-def _run(comparison: Comparison, cell: Cell) -> None:
-    go_on = f"stopped at {cell.name}; go on with the same command"
+@contextmanager
+def _telling_how_to_go_on() -> Iterator[None]:
+    """Where there is nothing to save first, Ctrl-C and SIGTERM stop at once: whole cells and stages are kept."""
     try:
-        with screen.counter("words") as progress:
-            comparison.open(cell.corpus, progress)
-        if cell.recipe is not None:
-            with screen.stop_requests() as stop, screen.training_screen() as report:
-                outcome = comparison.train(cell, report, lambda: stop() != 0)
-                signal = stop()
-            if outcome.interrupted:
-                screen.note(f"saved; {go_on}")
-                raise typer.Exit(128 + signal)
-        with screen.counter("words") as progress:
-            facts = comparison.finish(cell, progress)
-    except KeyboardInterrupt:
-        screen.note(go_on)
-        raise typer.Exit(130) from None
+        yield
+    except (KeyboardInterrupt, SystemExit) as stopped:
+        screen.note("stopped; go on with the same command")
+        raise typer.Exit(130 if isinstance(stopped, KeyboardInterrupt) else int(stopped.code or 0)) from None
+
+
+def _run(comparison: Comparison, cell: Cell) -> None:
+    total = len(comparison.grid.cells())
+    budget = f", seed {cell.seed}, {cell.corpus.budget}" if cell.recipe else ""
+    screen.note(
+        f"cell {total - len(comparison.missing()) + 1} of {total}: {cell.corpus.name}, {cell.model.name}{budget}"
+    )
+    with screen.counter("words") as progress:
+        comparison.open(cell.corpus, progress)
+    if cell.recipe is not None:
+        with screen.stop_requests() as stop, screen.training_screen() as report:
+            outcome = comparison.train(cell, report, lambda: stop() != 0)
+            signal = stop()
+        if outcome.interrupted:
+            screen.note(f"saved; stopped at {cell.name}; go on with the same command")
+            raise typer.Exit(128 + signal)
+    with screen.counter("words") as progress:
+        facts = comparison.finish(cell, progress)
     mixed = f", mixed {facts['mix']['test']:.2f}" if facts["mix"] else ""
     screen.note(f"  valid {facts['valid']:.2f}, test {facts['test']:.2f}{mixed}")
 
@@ -154,7 +163,8 @@ def _layout(grid: Grid) -> Layout:
 def _write(comparison: Comparison, with_plots: bool) -> None:
     """The tables and plots of all finished cells."""
     grid, cells, folder = comparison.grid, comparison.finished(), comparison.results
-    layout, command = _layout(grid), shlex.join(["lightrnn", *sys.argv[1:]])
+    layout = _layout(grid)
+    command = shlex.join(["lightrnn", *(argument for argument in sys.argv[1:] if argument != "--tables-only")])
     for name, text in (
         ("tables.md", markdown(layout, cells, command, len(grid.cells()))),
         ("tables.csv", csv_text(layout, cells)),
