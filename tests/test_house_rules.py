@@ -19,7 +19,8 @@ ORDER = [
     *("characters", "baselines", "models", "ngram", "kneser_ney", "arpa", "kenlm_file"),
     *("evaluation", "row_adam", "training", "transport", "allocation", "matching", "clustering", "bigrams"),
     *("statistics", "refinement", "checkpoint", "board", "bootstrap", "sizes", "steps", "predict", "generate", "lm"),
-    *("mixture", "loading", "scoring", "rescoring", "coherence", "explorer", "figures", "cli"),
+    *("mixture", "loading", "scoring", "rescoring", "coherence", "explorer", "figures", "grid", "comparison"),
+    *("comparison_tables", "cli"),
 ]
 
 

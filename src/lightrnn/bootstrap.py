@@ -96,7 +96,7 @@ def train(
 
     A model of a kind that has no table starts without one.
     """
-    _check_rounds(recipe)
+    check_rounds(recipe)
     seed = recipe.training.seed
     torch.manual_seed(seed)
     if init is not None:
@@ -210,7 +210,8 @@ def round_budget(recipe: Recipe, round_number: int) -> TrainingConfig:
     return replace(training, epochs=max(share * training.epochs, 0.001), minutes=share * training.minutes)
 
 
-def _check_rounds(recipe: Recipe) -> None:
+def check_rounds(recipe: Recipe) -> None:
+    """Refuse refinements that would use up the budget."""
     config = recipe.bootstrap
     if config.refinements and config.refinements * config.round_share >= 1:
         raise LightRNNError(

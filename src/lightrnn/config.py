@@ -193,21 +193,7 @@ class Recipe:
     @classmethod
     def load(cls, name: str) -> "Recipe":
         """A recipe that ships with the package, by name, or a TOML file, by path."""
-        path = Path(name)
-        if path.suffix == ".toml":
-            try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise LightRNNError(f"cannot read the recipe {name}: {error}") from None
-        elif name in (known := recipe_names()):
-            text = (resources.files("lightrnn") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
-        else:
-            raise LightRNNError(f"there is no recipe {name!r}; known are {', '.join(known)}, or give a file.toml")
-        try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise LightRNNError(f"the recipe {name} is not valid TOML: {error}") from None
-        return cls.from_dict(values, f"the recipe {name}")
+        return cls.from_dict(load_toml("recipe", name), f"the recipe {name}")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], origin: str) -> "Recipe":
@@ -241,5 +227,28 @@ class Recipe:
 
 
 def recipe_names() -> list[str]:
-    files = (resources.files("lightrnn") / "recipes").iterdir()
+    return shipped_names("recipe")
+
+
+def shipped_names(kind: str) -> list[str]:
+    """The recipes or grids that ship with the package."""
+    files = (resources.files("lightrnn") / f"{kind}s").iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def load_toml(kind: str, name: str) -> dict[str, Any]:
+    """A recipe or grid that ships with the package, by name, or a TOML file, by path."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise LightRNNError(f"cannot read the {kind} {name}: {error}") from None
+    elif name in (known := shipped_names(kind)):
+        text = (resources.files("lightrnn") / f"{kind}s" / f"{name}.toml").read_text(encoding="utf-8")
+    else:
+        raise LightRNNError(f"there is no {kind} {name!r}; known are {', '.join(known)}, or give a file.toml")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise LightRNNError(f"the {kind} {name} is not valid TOML: {error}") from None

@@ -1,6 +1,7 @@
-"""Plots of a training run, from its metrics: matplotlib, an extra, is imported when one is drawn."""
+"""Plots, among them those of a training run: matplotlib, an extra, is imported when one is drawn."""
 
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,31 +12,35 @@ from .errors import LightRNNError
 from .models import part_names
 
 
-def training_figures(folder: Path) -> list[Path]:
-    """Draw MODEL/perplexity.png (the paper's Figure 4: refinements marked) and MODEL/loss-parts.png; their paths."""
+def check_matplotlib() -> None:
     if find_spec("matplotlib") is None:
         raise LightRNNError("plots need matplotlib; install it with: pip install 'lightrnn[plots]'")
+
+
+def training_figures(folder: Path) -> list[Path]:
+    """Draw MODEL/perplexity.png (the paper's Figure 4: refinements marked) and MODEL/loss-parts.png; their paths."""
+    check_matplotlib()
     lines = [json.loads(line) for line in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
     checks = [line for line in lines if "valid_perplexity" in line]
     if not checks:
         return []
     refinements = [line["epoch"] for line in lines if "refinement" in line]
     epochs = [line["epoch"] for line in checks]
-    perplexity = _Plot("epochs", "perplexity", refinements)
+    perplexity = Plot("epochs", "perplexity", refinements)
     perplexity.axes.plot(epochs, [line["valid_perplexity"] for line in checks], "o-", label="validation")
     perplexity.axes.plot(epochs, [line["train_perplexity"] for line in checks], ".--", label="training", alpha=0.6)
     perplexity.axes.set_yscale("log")
-    parts = _Plot("epochs", "validation loss, nats a word", refinements)
+    parts = Plot("epochs", "validation loss, nats a word", refinements)
     names = part_names(ModelConfig.from_dict(read_config(folder)["model"], str(folder)))
     for s, name in enumerate(names):
         parts.axes.plot(epochs, [line["valid_parts"][s] for line in checks], "o-", label=name)
     return [perplexity.save(folder / "perplexity.png"), parts.save(folder / "loss-parts.png")]
 
 
-class _Plot:
-    """One pair of axes with the refinements as dotted lines."""
+class Plot:
+    """One pair of axes, with the refinements, if there are any, as dotted lines."""
 
-    def __init__(self, x: str, y: str, refinements: list[float]) -> None:
+    def __init__(self, x: str, y: str, refinements: Sequence[float] = ()) -> None:
         from matplotlib.figure import Figure
 
         self.figure = Figure(figsize=(7, 4.2), layout="constrained")
@@ -47,12 +52,13 @@ class _Plot:
             self.axes.axvline(epoch, color="grey", linestyle=":", label="table refined" if index == 0 else None)
 
     def save(self, path: Path) -> Path:
-        from matplotlib.ticker import NullFormatter, ScalarFormatter
+        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
         if self.axes.get_yscale() == "log":
             self.axes.yaxis.set_major_formatter(ScalarFormatter())
             self.axes.yaxis.set_minor_formatter(ScalarFormatter())
             if len(self.axes.get_yticks(minor=True)) > 12:
+                self.axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 self.axes.yaxis.set_minor_formatter(NullFormatter())
         self.axes.legend(frameon=False)
         self.figure.savefig(path, dpi=150)

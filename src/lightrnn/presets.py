@@ -39,6 +39,13 @@ PRESETS: dict[str, Preset] = {
 }
 
 
+def find_preset(name: str) -> Preset:
+    if name not in PRESETS:
+        known = "; ".join(f"{key} ({preset.about})" for key, preset in PRESETS.items())
+        raise LightRNNError(f"there is no preset {name!r}; known are {known}")
+    return PRESETS[name]
+
+
 def find_splits(folder: Path, layout: tuple[str, str, str] = Preset.layout) -> tuple[list[str], ...] | None:
     """The train, valid and test files of a corpus folder ([] for a missing one), or None where it has no such layout.
 

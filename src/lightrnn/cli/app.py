@@ -8,10 +8,12 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from .. import __version__
 from ..errors import LightRNNError
 from . import (
+    compare,
     demo,
     evaluate,
     generate,
@@ -58,6 +60,7 @@ COMMANDS = (
     generate.generate,
     ngram.ngram,
     mix.mix,
+    compare.compare,
     info.info,
     table.table,
     vectors.vectors,
@@ -67,7 +70,7 @@ COMMANDS = (
 def _reflowed(text: str) -> str:
     """A docstring for any width of screen: the lines of a paragraph joined, indented examples kept."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(p if p.startswith(" ") else p.replace("\n", " ") for p in paragraphs)
+    return "\n\n".join(escape(p) if p.startswith(" ") else p.replace("\n", " ") for p in paragraphs)
 
 
 for command in COMMANDS:

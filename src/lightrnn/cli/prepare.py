@@ -9,7 +9,7 @@ import typer
 from .. import corpus as corpora
 from ..checkpoint import load_vocabulary
 from ..errors import LightRNNError
-from ..presets import PRESETS, Preset, choose_splits, find_splits
+from ..presets import PRESETS, Preset, choose_splits, find_preset, find_splits
 from ..sizes import human_count
 from ..text import TextRules
 from . import screen
@@ -70,7 +70,7 @@ def prepare(
       lightrnn prepare 1-billion-word-language-modeling-benchmark --preset billionw -o data
     """
     check_output(out, force, "data.json")
-    chosen = _preset(preset)
+    chosen = find_preset(preset) if preset is not None else None
     if vocab is not None and (min_count or max_words):
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
     changes: dict[str, Any] = {"lowercase": lowercase}
@@ -100,13 +100,6 @@ def prepare(
         screen.out.print_json(json.dumps(made.info))
         return
     print_statistics(made)
-
-
-def _preset(name: str | None) -> Preset | None:
-    if name is not None and name not in PRESETS:
-        known = "; ".join(f"{key} ({preset.about})" for key, preset in PRESETS.items())
-        raise LightRNNError(f"there is no preset {name!r}; known are {known}")
-    return PRESETS[name] if name else None
 
 
 def print_statistics(made: corpora.Corpus) -> None:

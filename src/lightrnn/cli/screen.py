@@ -100,7 +100,8 @@ def training_screen() -> Iterator[Report]:
             left = position.seconds * (1 - used) / used if used > 0 else 0.0
             speed = position.words / max(position.seconds, 1e-9)
             facts = f"perplexity {exp(min(smooth, 700.0)):.1f}  {speed:,.0f} words/s  {_clock(left)} left"
-            where = f"{_round(run)}epoch {trainer.epochs_done:.2f}/{trainer.config.epochs:g}"
+            of_all = "" if trainer.config.minutes else f"/{trainer.config.epochs:g}"
+            where = f"{_round(run)}epoch {trainer.epochs_done:.2f}{of_all}"
             progress.update(bar, completed=used, description=where, facts=facts)
             if not err.is_terminal and time.monotonic() - last_line > 30:
                 last_line = time.monotonic()

@@ -1,0 +1,175 @@
+"""lightrnn compare"""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..bootstrap import choose_device
+from ..comparison import Comparison
+from ..comparison_tables import Layout, ModelRow, csv_text, markdown, overview, plots
+from ..config import shipped_names
+from ..errors import LightRNNError
+from ..figures import check_matplotlib
+from ..files import atomic_file
+from ..grid import Budget, Cell, Grid, checked_budget, slug
+from . import screen
+from .options import DeviceOption, ThreadsOption, use_threads
+
+
+def compare(
+    grid: Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(shipped_names('grid'))}, or a file.toml.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="RESULTS", help="The folder of cells and tables.")],
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder of data and models; RESULTS/work unless given.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="CORPUS", help="Run these corpora only.")] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", metavar="NAME", help="Run these models only.")] = None,
+    epochs: Annotated[float | None, typer.Option("--epochs", help="Budget, in place of the grid's.")] = None,
+    minutes: Annotated[float | None, typer.Option("--minutes", help="Budget, in place of the grid's.")] = None,
+    tables_only: Annotated[bool, typer.Option("--tables-only", help="Run nothing; tables of what is there.")] = False,
+    plot: Annotated[
+        bool | None, typer.Option("--plots/--no-plots", help="Draw plots; if matplotlib is there, unless given.")
+    ] = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+) -> None:
+    """Make the paper's tables: models against each other on the same data, under the same budget.
+
+    GRID names corpora, models, seeds and a budget of epochs or minutes that is the same for every network. A cell is
+    one corpus, model and seed; cells run one after the other. A finished cell is one small file in RESULTS/cells and is
+    never run again; Ctrl-C saves and stops, and the same command goes on, to the same figures if the budget is epochs.
+    RESULTS/tables.md, tables.csv and the plots are written after every cell, from all that are finished.
+
+    Corpora are found under the folder that the environment variable LIGHTRNN_CORPORA names, or are folders made by
+    `lightrnn prepare`. A grid of your own:
+
+      epochs = 5
+      mix = true               # with the n-gram model; weights found on the validation text
+      target = "HSM"           # time how long the others take to reach its perplexity
+      [shared]                 # fields of all networks
+      recipe = "small"
+      [[corpus]]
+      name = "mine"
+      data = "data"            # beside the grid; or folder = "ptb", preset = "ptb"
+      [[model]]
+      name = "LightRNN"
+      [[model]]
+      name = "HSM"
+      model = "hsm"            # any field of a recipe
+      [[model]]
+      name = "KN-5"
+      kind = "ngram"
+      order = 5
+
+      lightrnn compare grid.toml -o results
+      lightrnn compare main -o results --only ptb --minutes 5
+      lightrnn compare main -o results --minutes 5 --tables-only
+    """
+    if plot:
+        check_matplotlib()
+    use_threads(threads)
+    settings = Grid.load(grid, _budget(epochs, minutes))
+    corpora = os.environ.get("LIGHTRNN_CORPORA")
+    comparison = Comparison(
+        settings, out, work or out / "work", corpora=Path(corpora) if corpora else None, device=choose_device(device)
+    )
+    chosen = _chosen(settings, comparison.missing(), only, model)
+    out.mkdir(parents=True, exist_ok=True)
+    with_plots = find_spec("matplotlib") is not None if plot is None else plot
+    if not tables_only:
+        comparison.check_corpora(chosen)
+        with _telling_how_to_go_on():
+            for cell in chosen:
+                _run(comparison, cell)
+                _write(comparison, with_plots)
+    _write(comparison, with_plots)
+    header, rows = overview(_layout(settings), comparison.finished())
+    screen.out.print(screen.table("test perplexity/parameters", *header, rows=rows))
+    screen.note(
+        f"{len(comparison.finished())} of {len(settings.cells())} cells finished; tables in {out / 'tables.md'}"
+    )
+
+
+def _budget(epochs: float | None, minutes: float | None) -> Budget | None:
+    if epochs is not None and minutes is not None:
+        raise LightRNNError("--epochs and --minutes cannot be used together: a budget is one of them")
+    if epochs is not None:
+        return checked_budget("epochs", epochs, "the command line")
+    return checked_budget("minutes", minutes, "the command line") if minutes is not None else None
+
+
+def _chosen(grid: Grid, cells: list[Cell], only: list[str] | None, models: list[str] | None) -> list[Cell]:
+    for option, asked, known in (
+        ("--only", only, [entry.name for entry in grid.corpora]),
+        ("--model", models, [entry.name for entry in grid.models]),
+    ):
+        for name in asked or []:
+            if name not in known:
+                raise LightRNNError(f"{option} must be one of {', '.join(known)}, got {name!r}")
+    return [
+        c for c in cells if c.corpus.name in (only or [c.corpus.name]) and c.model.name in (models or [c.model.name])
+    ]
+
+
+@contextmanager
+def _telling_how_to_go_on() -> Iterator[None]:
+    """Where there is nothing to save first, Ctrl-C and SIGTERM stop at once: whole cells and stages are kept."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stopped:
+        screen.note("stopped; go on with the same command")
+        raise typer.Exit(130 if isinstance(stopped, KeyboardInterrupt) else int(stopped.code or 0)) from None
+
+
+def _run(comparison: Comparison, cell: Cell) -> None:
+    total = len(comparison.grid.cells())
+    budget = f", seed {cell.seed}, {cell.corpus.budget}" if cell.recipe else ""
+    screen.note(
+        f"cell {total - len(comparison.missing()) + 1} of {total}: {cell.corpus.name}, {cell.model.name}{budget}"
+    )
+    with screen.counter("words") as progress:
+        comparison.open(cell.corpus, progress)
+    if cell.recipe is not None:
+        with screen.stop_requests() as stop, screen.training_screen() as report:
+            outcome = comparison.train(cell, report, lambda: stop() != 0)
+            signal = stop()
+        if outcome.interrupted:
+            screen.note(f"saved; stopped at {cell.name}; go on with the same command")
+            raise typer.Exit(128 + signal)
+    with screen.counter("words") as progress:
+        facts = comparison.finish(cell, progress)
+    mixed = f", mixed {facts['mix']['test']:.2f}" if facts["mix"] else ""
+    screen.note(f"  valid {facts['valid']:.2f}, test {facts['test']:.2f}{mixed}")
+
+
+def _layout(grid: Grid) -> Layout:
+    rows = []
+    for entry in grid.models:
+        if entry.recipe is None:
+            rows.append(ModelRow(entry.name, "ngram"))
+        else:
+            network = entry.recipe.model
+            rows.append(ModelRow(entry.name, network.model, network.input_size, network.hidden_size))
+    return Layout(tuple(entry.name for entry in grid.corpora), tuple(rows), grid.target)
+
+
+def _write(comparison: Comparison, with_plots: bool) -> None:
+    """The tables and plots of all finished cells."""
+    grid, cells, folder = comparison.grid, comparison.finished(), comparison.results
+    layout = _layout(grid)
+    command = shlex.join(["lightrnn", *(argument for argument in sys.argv[1:] if argument != "--tables-only")])
+    for name, text in (
+        ("tables.md", markdown(layout, cells, command, len(grid.cells()))),
+        ("tables.csv", csv_text(layout, cells)),
+    ):
+        with atomic_file(folder / name) as file:
+            file.write(text.encode())
+    if with_plots:
+        plots(layout, cells, folder, slug)

@@ -1,0 +1,272 @@
+"""The paper's tables and plots, from the facts of finished cells; everything here is a function of those.
+
+A figure is the mean over the seeds that are finished. What is missing stays empty; a perplexity that was never reached
+is infinite.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf, isinf
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from .figures import Plot
+from .sizes import human_bytes, human_count
+
+Facts = dict[str, Any]
+Measure = Callable[[Facts], float | None]
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """A model of the grid: kind as in a recipe, or ngram; the sizes of a network."""
+
+    name: str
+    kind: str
+    embedding_size: int = 0
+    hidden_size: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the tables are to hold, finished or not; target: the model whose perplexity the others are timed to."""
+
+    corpora: tuple[str, ...]
+    models: tuple[ModelRow, ...]
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    shown: Callable[[float], str]
+    measure: Measure
+
+
+@dataclass(frozen=True)
+class Table:
+    """values[row][column] for models × columns; seeds[row]: how many cells the means are over."""
+
+    number: str  # in the paper
+    title: str
+    corpus: str
+    models: tuple[str, ...]
+    columns: tuple[Column, ...]
+    values: list[list[float | None]]
+    seeds: list[int]
+
+    def markdown(self) -> str:
+        header = ["model", *(column.name for column in self.columns), "seeds"]
+        rows = [
+            [model, *map(_shown, self.columns, values), str(seeds or "")]
+            for model, values, seeds in zip(self.models, self.values, self.seeds, strict=True)
+        ]
+        return _markdown(self.title, header, rows)
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _ppl(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _shown(column: Column, value: float | None) -> str:
+    if value is None:
+        return ""
+    return "not reached" if isinf(value) else column.shown(value)
+
+
+RESULTS = (
+    Column("valid", _ppl, lambda cell: cell["valid"]),
+    Column("test", _ppl, lambda cell: cell["test"]),
+    Column("test, mixed with KN", _ppl, lambda cell: cell["mix"] and cell["mix"]["test"]),
+    Column("its weight", lambda w: f"{w:.2f}", lambda cell: cell["mix"] and cell["mix"]["weight"]),
+    Column("parameters", human_count, lambda cell: cell["parameters"]),
+    Column("weights", human_bytes, lambda cell: cell["bytes"]["weights"]),
+    Column("table", human_bytes, lambda cell: cell["bytes"]["table"]),
+    Column("vocabulary", human_bytes, lambda cell: cell["bytes"]["vocabulary"]),
+    Column("words/s", _count, lambda cell: cell["words_per_second"]),
+    Column("seconds", _count, lambda cell: cell["training_seconds"]),
+)
+TEST, PARAMETERS = RESULTS[1], RESULTS[4]
+SIZES = (
+    Column("layers", _count, lambda cell: _network(cell)["layers"]),
+    Column("embedding", _count, lambda cell: _network(cell)["embedding_size"] or _network(cell)["hidden_size"]),
+    Column("hidden", _count, lambda cell: _network(cell)["hidden_size"]),
+    TEST,
+    PARAMETERS,
+)
+REALLOCATION: tuple[Column, ...] = (
+    Column("training s", _count, lambda cell: cell["training_seconds"]),
+    Column("start table s", "{:,.1f}".format, lambda cell: cell["start_table_seconds"]),
+    Column("reallocation s", "{:,.1f}".format, lambda cell: cell["refinement_seconds"]),
+    Column("reallocation share", "{:.2%}".format, lambda cell: cell["refinement_share"]),
+)
+
+
+def _network(cell: Facts) -> Facts:
+    settings: Facts = cell["recipe"]["model"]
+    return settings
+
+
+def of(cells: Sequence[Facts], corpus: str, model: str) -> list[Facts]:
+    return [cell for cell in cells if cell["corpus"] == corpus and cell["model"] == model]
+
+
+def mean(cells: Sequence[Facts], measure: Measure) -> float | None:
+    """Over the cells that have the figure."""
+    values = [value for cell in cells if (value := measure(cell)) is not None]
+    return fmean(values) if values else None
+
+
+def seconds_to_reach(cell: Facts, perplexity: float) -> float:
+    """Of the first validation at or below a perplexity, the making of tables included; infinite if there is none."""
+    return next((float(p["seconds"]) for p in cell["curve"] if p["perplexity"] <= perplexity), inf)
+
+
+def tables(layout: Layout, cells: Sequence[Facts]) -> list[Table]:
+    """All tables of all corpora that have a finished cell, in the paper's order."""
+
+    def table(number: str, title: str, corpus: str, models: Sequence[ModelRow], columns: Sequence[Column]) -> Table:
+        mine = [of(cells, corpus, model.name) for model in models]
+        kept = [
+            c for c in columns if c in (TEST, PARAMETERS) or any(mean(found, c.measure) is not None for found in mine)
+        ]
+        values = [[mean(found, column.measure) for column in kept] for found in mine]
+        names, seeds = tuple(model.name for model in models), [len(found) for found in mine]
+        return Table(number, f"{corpus}: {title}", corpus, names, tuple(kept), values, seeds)
+
+    made = []
+    networks = [model for model in layout.models if model.kind != "ngram"]
+    for corpus in (corpus for corpus in layout.corpora if any(cell["corpus"] == corpus for cell in cells)):
+        made.append(table("4, 5", "perplexity and size (the paper's Tables 4 and 5)", corpus, layout.models, RESULTS))
+        for kind in dict.fromkeys(model.kind for model in networks):
+            alike = [model for model in networks if model.kind == kind]
+            if len({(model.embedding_size, model.hidden_size) for model in alike}) > 1:
+                title = f"{kind} by embedding and hidden size (Table 2)"
+                made.append(table("2", title, corpus, alike, SIZES))
+        columns, title = REALLOCATION, "time of training, and reallocation's share (Table 3)"
+        goal = mean(of(cells, corpus, layout.target), lambda cell: cell["valid"]) if layout.target else None
+        if goal is not None:
+            name = f"s to reach {goal:.1f}"
+            columns = (Column(name, _count, partial(seconds_to_reach, perplexity=goal)), *columns)
+            title = f"time to reach {layout.target}'s validation perplexity, and reallocation's share (Table 3)"
+        if networks:
+            made.append(table("3", title, corpus, networks, columns))
+    return made
+
+
+def overview(layout: Layout, cells: Sequence[Facts]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows as the paper prints them: test perplexity/parameters, mixes with KN below; missing ones empty."""
+
+    def shown(corpus: str, model: str, perplexity: Measure) -> str:
+        found = of(cells, corpus, model)
+        value, parameters = mean(found, perplexity), mean(found, PARAMETERS.measure)
+        return "" if value is None or parameters is None else f"{value:.1f}/{human_count(parameters)}"
+
+    rows = [[m.name, *(shown(corpus, m.name, TEST.measure) for corpus in layout.corpora)] for m in layout.models]
+    mixed = {cell["model"]: cell["mix"]["with"] for cell in cells if cell["mix"]}
+
+    def mixed_test(cell: Facts) -> float | None:
+        return cell["mix"]["test"] if cell["mix"] else None
+
+    for model in (model.name for model in layout.models if model.name in mixed):
+        with_own = [shown(corpus, model, mixed_test).split("/")[0] for corpus in layout.corpora]
+        rows.append([f"{mixed[model]} + {model}", *with_own])
+    return ["model", *layout.corpora], rows
+
+
+def markdown(layout: Layout, cells: Sequence[Facts], command: str, total: int) -> str:
+    """tables.md: what was run, on what, when, and all tables."""
+    header, rows = overview(layout, cells)
+    parts = [
+        "# Comparison",
+        f"`{command}`: {len(cells)} of {total} cells finished. Means over the finished seeds; what has not been run is "
+        "empty.",
+        "\n".join(f"- {line}" for line in provenance(cells)),
+        _markdown("Test perplexity/parameters", header, rows),
+        *(table.markdown() for table in tables(layout, cells)),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def provenance(cells: Sequence[Facts]) -> list[str]:
+    """Corpora with their budgets, machines, and the days between which the cells were finished."""
+    corpora = {}
+    for cell in cells:
+        size = f"{cell['train_tokens']:,} words, vocabulary {cell['vocabulary_size']:,}"
+        if cell["budget"]:
+            (unit, amount), *_ = cell["budget"].items()
+            corpora[cell["corpus"]] = f"{cell['corpus']}: {size}; {unit} for every network: {amount:g}"
+        else:
+            corpora.setdefault(cell["corpus"], f"{cell['corpus']}: {size}")
+    machines = {
+        f"{m['cpu']}, device {m['device']}, CPU threads: {m['threads']}, PyTorch {m['torch']}"
+        for m in (cell["machine"] for cell in cells)
+    }
+    days = sorted(cell["date"][:10] for cell in cells)
+    when = [f"finished {days[0]}" + (f" to {days[-1]}" if days[-1] != days[0] else "")] if days else []
+    return [*corpora.values(), *sorted(machines), *when]
+
+
+def csv_text(layout: Layout, cells: Sequence[Facts]) -> str:
+    """tables.csv: one figure a line, unrounded; an empty value is one that is missing."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["paper's table", "corpus", "model", "measure", "mean", "seeds"])
+    for table in tables(layout, cells):
+        for model, values, seeds in zip(table.models, table.values, table.seeds, strict=True):
+            for column, value in zip(table.columns, values, strict=True):
+                shown = "" if value is None else value
+                writer.writerow([table.number, table.corpus, model, column.name, shown, seeds])
+    return file.getvalue()
+
+
+def _markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(values: Sequence[str]) -> str:
+        return "| " + " | ".join(value.replace("|", "\\|") for value in values) + " |"
+
+    rule = "|---" + "|---:" * (len(header) - 1) + "|"
+    return "\n".join([f"## {title}", "", line(header), rule, *map(line, rows)])
+
+
+def plots(layout: Layout, cells: Sequence[Facts], folder: Path, file_name: Callable[[str], str]) -> list[Path]:
+    """For each corpus, CORPUS-time.png and CORPUS-size.png in `folder`; file_name makes a file's name of a corpus's."""
+    paths = []
+    for corpus in layout.corpora:
+        found = {model.name: cells_of for model in layout.models if (cells_of := of(cells, corpus, model.name))}
+        if found:
+            paths.append(_time_plot(found, folder / f"{file_name(corpus)}-time.png"))
+            paths.append(_size_plot(found, folder / f"{file_name(corpus)}-size.png"))
+    return paths
+
+
+def _time_plot(found: dict[str, list[Facts]], path: Path) -> Path:
+    """Validation perplexity against seconds, a line for each seed; an n-gram model is a level."""
+    plot = Plot("seconds", "validation perplexity")
+    for index, (model, cells) in enumerate(found.items()):
+        for number, cell in enumerate(cells):
+            style = {"color": f"C{index}", "label": None if number else model}
+            if cell["curve"]:
+                points = [(point["seconds"], point["perplexity"]) for point in cell["curve"]]
+                plot.axes.plot(*zip(*points, strict=True), "o-", markersize=3, **style)
+            else:
+                plot.axes.axhline(cell["valid"], linestyle="--", **style)
+    plot.axes.set_yscale("log")
+    return plot.save(path)
+
+
+def _size_plot(found: dict[str, list[Facts]], path: Path) -> Path:
+    """Test perplexity against parameters, means over seeds."""
+    plot = Plot("parameters", "test perplexity")
+    for index, (model, cells) in enumerate(found.items()):
+        x, y = mean(cells, PARAMETERS.measure), mean(cells, TEST.measure)
+        plot.axes.plot([x], [y], "o", color=f"C{index}", label=model)
+    plot.axes.set_xscale("log")
+    return plot.save(path)

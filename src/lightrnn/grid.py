@@ -1,0 +1,280 @@
+"""A grid of corpora, models and seeds under one budget: what `lightrnn compare` runs, from a TOML file, checked.
+
+    seeds = [1, 2]                 # 1 unless given
+    minutes = 15                   # or epochs: the budget of every network; a corpus may have its own
+    mix = true                     # each network also mixed with the first n-gram model
+    target = "HSM 200"             # whose best validation perplexity the others are timed to
+
+    [shared]                       # fields of all networks
+    recipe = "small"
+
+    [[corpus]]
+    name = "ptb"
+    folder = "ptb"                 # under LIGHTRNN_CORPORA, prepared with the preset; or data = "…", prepared already
+    preset = "ptb"
+
+    [[model]]
+    name = "HSM 200"
+    model = "hsm"                  # any field of a recipe
+
+    [[model]]
+    name = "KN-5"
+    kind = "ngram"
+    order = 5
+
+An n-gram model draws no random numbers and has no budget: it has one cell, of seed 0.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from .bootstrap import check_rounds
+from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, load_toml
+from .errors import LightRNNError
+from .presets import find_preset
+
+NO_END = 1e5  # epochs, where minutes are the budget
+RECIPE_FIELDS = {f.name: f for section in (ModelConfig, TrainingConfig, BootstrapConfig) for f in fields(section)}
+NOT_A_MODELS = ("epochs", "minutes", "seed")
+NOUNS: dict[type, str] = {
+    str: "a string that is not empty",
+    bool: "true or false",
+    int: "a whole number above 0",
+    float: "a number above 0",
+    list: "a list that is not empty",
+    dict: "a table",
+}
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every network of a corpus may use: epochs or minutes."""
+
+    unit: str
+    amount: float
+
+    @property
+    def fields(self) -> dict[str, float]:
+        """As fields of a recipe."""
+        return {"epochs": NO_END, "minutes": 0.0, self.unit: self.amount}
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} {self.unit if self.amount != 1 else self.unit[:-1]}"
+
+
+@dataclass(frozen=True)
+class CorpusEntry:
+    """A corpus of the grid: a prepared folder `data`, or text in `folder` under the folder of all corpora."""
+
+    name: str
+    budget: Budget
+    data: Path | None = None
+    folder: str | None = None
+    preset: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model of the grid: a network by its recipe, or an n-gram model by its order."""
+
+    name: str
+    recipe: Recipe | None = None
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run."""
+
+    corpus: CorpusEntry
+    model: ModelEntry
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{slug(self.corpus.name)}--{slug(self.model.name)}--{self.seed}"
+
+    @property
+    def recipe(self) -> Recipe | None:
+        budget = self.corpus.budget.fields
+        return self.model.recipe.override({**budget, "seed": self.seed}) if self.model.recipe else None
+
+    @property
+    def budget(self) -> Facts | None:
+        return {self.corpus.budget.unit: self.corpus.budget.amount} if self.model.recipe else None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What to run. mix: each network also mixed with the first n-gram model; target: whose perplexity is to reach."""
+
+    name: str
+    corpora: tuple[CorpusEntry, ...]
+    models: tuple[ModelEntry, ...]
+    seeds: tuple[int, ...]
+    mix: bool
+    target: str | None
+
+    @classmethod
+    def load(cls, name: str, budget: Budget | None = None) -> "Grid":
+        """A grid that ships with the package, by name, or a TOML file, by path; `budget` replaces its own."""
+        base = Path(name).parent if name.endswith(".toml") else None
+        return cls.from_dict(load_toml("grid", name), name, base, budget)
+
+    @classmethod
+    def from_dict(cls, values: Facts, name: str, base: Path | None = None, budget: Budget | None = None) -> "Grid":
+        origin = f"the grid {name}"
+        kinds = {"corpus": list, "model": list, "shared": dict, "seeds": list, "mix": bool, "target": str}
+        _check_fields(values, kinds | {"epochs": float, "minutes": float}, origin)
+        for needed in ("corpus", "model"):
+            if needed not in values:
+                raise LightRNNError(f"{origin} has no [[{needed}]]; add one")
+        seeds = values.get("seeds", [1])
+        most = RECIPE_FIELDS["seed"].metadata["most"]
+        if any(type(seed) is not int or not 0 <= seed <= most for seed in seeds) or len(set(seeds)) < len(seeds):
+            raise LightRNNError(f"{origin}: seeds must be different whole numbers from 0 to {most}, got {seeds!r}")
+        common = _budget(values, origin)
+        corpora = tuple(
+            _corpus(entry, _place(origin, "corpus", index, entry), base, common, budget)
+            for index, entry in enumerate(values["corpus"], 1)
+        )
+        models = tuple(
+            _model(entry, values.get("shared", {}), _place(origin, "model", index, entry))
+            for index, entry in enumerate(values["model"], 1)
+        )
+        grid = cls(name, corpora, models, tuple(seeds), values.get("mix", False), values.get("target"))
+        grid._check(origin)
+        return grid
+
+    def _check(self, origin: str) -> None:
+        for kind, entries in (("corpora", self.corpora), ("models", self.models)):
+            taken: dict[str, str] = {}
+            for entry in entries:
+                if (other := taken.setdefault(slug(entry.name), entry.name)) is not entry.name:
+                    raise LightRNNError(f"{origin}: the {kind} {other!r} and {entry.name!r} are too alike; rename one")
+        networks = [model.name for model in self.models if model.recipe]
+        if self.mix and len(networks) == len(self.models):
+            raise LightRNNError(f'{origin}: mix = true needs a model of kind = "ngram"; add one, or leave mix out')
+        if self.target is not None and self.target not in networks:
+            raise LightRNNError(
+                f"{origin}: target must be the name of a network, one of {', '.join(networks)}, got {self.target!r}"
+            )
+
+    def cells(self) -> list[Cell]:
+        """All there are: one seed of everything, then the next."""
+        return [
+            Cell(corpus, model, seed if model.recipe else 0)
+            for index, seed in enumerate(self.seeds)
+            for corpus in self.corpora
+            for model in self.models
+            if model.recipe or index == 0
+        ]
+
+
+def slug(name: str) -> str:
+    """A name as a part of a file's name; never with two dashes in a row, which separate the parts."""
+    return re.sub(r"[^\w.+]+", "-", name).strip("-.")
+
+
+def _place(origin: str, kind: str, index: int, entry: Any) -> str:
+    """Where in the grid an entry stands, for errors."""
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return f"{origin}, {kind} {name!r}" if isinstance(name, str) else f"{origin}, [[{kind}]] number {index}"
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Errors inside say where in the grid they are."""
+    try:
+        yield
+    except LightRNNError as error:
+        raise LightRNNError(f"{where}: {error}") from None
+
+
+def _check_fields(values: Any, kinds: Mapping[str, type | None], where: str) -> None:
+    """Every field known and of its kind (None: checked elsewhere); numbers are above 0."""
+    if not isinstance(values, dict):
+        raise LightRNNError(f"{where} must be {NOUNS[dict]}, got {values!r}")
+    for name, value in values.items():
+        if name not in kinds:
+            raise LightRNNError(f"{where} has an unknown field {name!r}; known are {', '.join(kinds)}")
+        kind = kinds[name]
+        if kind is None:
+            continue
+        right = type(value) is kind or (kind is float and type(value) is int)
+        if kind in (int, float):
+            right = right and 0 < value < 1e15
+        elif kind in (str, list):
+            right = right and len(value) > 0
+        if not right:
+            raise LightRNNError(f"{where}: {name} must be {NOUNS[kind]}, got {value!r}")
+
+
+def _budget(values: Facts, where: str) -> Budget | None:
+    given = [unit for unit in ("epochs", "minutes") if unit in values]
+    if len(given) > 1:
+        raise LightRNNError(f"{where} has both epochs and minutes; a budget is one of them")
+    return checked_budget(given[0], values[given[0]], where) if given else None
+
+
+def checked_budget(unit: str, amount: float, where: str) -> Budget:
+    """A budget within what a recipe allows."""
+    limits = RECIPE_FIELDS[unit].metadata
+    if not (amount > 0 and limits["least"] <= amount <= limits["most"]):
+        rule = f"above 0, at least {limits['least']:g} and at most {limits['most']:g}"
+        raise LightRNNError(f"{where}: {unit} must be {rule}, got {amount!r}")
+    return Budget(unit, float(amount))
+
+
+def _name(entry: Facts, where: str) -> str:
+    name = entry.get("name", "")
+    if not slug(name):
+        raise LightRNNError(f"{where} needs a name with letters or figures in it, got {name!r}")
+    return str(name)
+
+
+def _corpus(entry: Any, where: str, base: Path | None, common: Budget | None, forced: Budget | None) -> CorpusEntry:
+    texts = ("name", "data", "folder", "preset")
+    _check_fields(entry, dict.fromkeys(texts, str) | {"epochs": float, "minutes": float}, where)
+    if ("data" in entry) == ("folder" in entry):
+        raise LightRNNError(f"{where} needs either data (made by lightrnn prepare) or folder (in LIGHTRNN_CORPORA)")
+    if "data" in entry and "preset" in entry:
+        raise LightRNNError(f"{where}: preset goes with folder; data is prepared already")
+    if "preset" in entry:
+        with _told(where):
+            find_preset(entry["preset"])
+    budget = forced or _budget(entry, where) or common
+    if budget is None:
+        raise LightRNNError(f"{where} has no budget; give epochs or minutes, here or for the whole grid")
+    data = (base or Path()) / entry["data"] if "data" in entry else None
+    return CorpusEntry(_name(entry, where), budget, data, entry.get("folder"), entry.get("preset"))
+
+
+def _model(entry: Any, shared: Facts, where: str) -> ModelEntry:
+    if isinstance(entry, dict) and entry.get("kind") == "ngram":
+        _check_fields(entry, {"name": str, "kind": str, "order": int}, where)
+        if entry.get("order", 5) > 99:
+            raise LightRNNError(f"{where}: order must be at most 99, got {entry['order']}")
+        return ModelEntry(_name(entry, where), order=entry.get("order", 5))
+    settings = {"recipe": str} | dict.fromkeys((name for name in RECIPE_FIELDS if name not in NOT_A_MODELS), None)
+    for values, known, place in (
+        (shared, settings, f"{where}, [shared]"),
+        (entry, {"name": str, "kind": str} | settings, where),
+    ):
+        if isinstance(values, dict) and (misplaced := [name for name in NOT_A_MODELS if name in values]):
+            raise LightRNNError(f"{place}: {misplaced[0]} is the whole grid's, so that all models get the same")
+        _check_fields(values, known, place)
+    if entry.get("kind", "network") != "network":
+        raise LightRNNError(f"{where}: kind must be network or ngram, got {entry['kind']!r}")
+    overrides = shared | {name: value for name, value in entry.items() if name not in ("name", "kind")}
+    with _told(where):
+        recipe = Recipe.load(overrides.pop("recipe", "small")).override(overrides)
+        check_rounds(recipe)
+    return ModelEntry(_name(entry, where), recipe)
