@@ -19,7 +19,7 @@ def ids_of(lm: LM, text: list[str], split: str) -> Ids:
         ids, _ = translation(corpus.vocabulary, lm.vocabulary)
         missing = len(lm.vocabulary) - len(np.unique(ids)) - (corpus.vocabulary.rules.bos != lm.vocabulary.rules.bos)
         if missing > 0 or (ids == lm.vocabulary.unk_id).sum() > 1:
-            raise LightRNNError(f"{text[0]} has other words than the model; give the text files themselves")
+            raise LightRNNError(f"{text[0]} has another vocabulary than the model; give the text files themselves")
         return ids[corpus.split(split)]
     ids = lm.vocabulary.encode_files(expand(text))
     if len(ids) == 0:
