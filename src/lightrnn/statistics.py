@@ -106,8 +106,11 @@ class LinearCosts:
 
     def __getitem__(self, words: Words, /) -> NDArray[np.float32]:
         """Costs above each word's least: near zero where it matters, so single precision is enough."""
-        scores = self.sums[words] if self.vectors is None else self.sums[words] @ self.vectors.T
-        scores += self.counts[words, None].astype(np.float32) * self.bias
+        counts = self.counts[words, None].astype(np.float32)
+        if self.vectors is None:
+            scores = self.sums[words] + counts * self.bias
+        else:  # the bias as one more column, so that there is never a second matrix of this size
+            scores = np.hstack([self.sums[words], counts]) @ np.hstack([self.vectors, self.bias[:, None]]).T
         np.subtract(scores.max(axis=1, keepdims=True), scores, out=scores)
         return scores
 
