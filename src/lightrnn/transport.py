@@ -27,7 +27,7 @@ class Transport:
     """bins[V]: where each word goes; cost: the sum of their costs; bound: no assignment costs less."""
 
     bins: NDArray[np.int64]
-    prices: NDArray[np.float32]
+    prices: NDArray[np.float64]
     cost: float
     bound: float
 
@@ -36,24 +36,24 @@ def transport(costs: NDArray[np.float32], capacities: NDArray[np.int64], toleran
     """Assign words to bins, to within `tolerance` of what is at stake for a word: its mean cost above its least."""
     size, bins = costs.shape
     if bins == 1 or size == 0:
-        return _finish(costs, capacities, np.zeros(size, np.int64), np.zeros(bins, np.float32))
-    prices = np.zeros(bins, np.float32)
+        return _finish(costs, capacities, np.zeros(size, np.int64), np.zeros(bins))
+    prices = np.zeros(bins)
     assigned = np.empty(size, np.int64)
     least = costs.min(axis=1)
     spread = float(costs.mean(dtype=np.float64) - least.mean(dtype=np.float64))
-    last = max(tolerance * spread, 5e-7 * float((costs.max(axis=1) - least).max()), 1e-30)
+    last = max(tolerance * spread, 1e-30)
     for phase in range(round(log(FIRST * spread / last, SHRINK)) if spread > last else 0, -1, -1):
-        _auction(costs, least, capacities, prices, np.float32(last * SHRINK**phase), assigned)
+        _auction(costs, least, capacities, prices, last * SHRINK**phase, assigned)
         prices -= prices.min()
     return _finish(costs, capacities, assigned, prices)
 
 
 def _finish(
-    costs: NDArray[np.float32], capacities: NDArray[np.int64], bins: NDArray[np.int64], prices: NDArray[np.float32]
+    costs: NDArray[np.float32], capacities: NDArray[np.int64], bins: NDArray[np.int64], prices: NDArray[np.float64]
 ) -> Transport:
     cost = float(costs[np.arange(len(costs)), bins].sum(dtype=np.float64))
     least = _least(costs, prices) if len(costs) else 0.0
-    return Transport(bins, prices, cost, least - float(capacities @ prices.astype(np.float64)))
+    return Transport(bins, prices, cost, least - float(capacities @ prices))
 
 
 @njit(cache=True, nogil=True)
@@ -73,15 +73,17 @@ def _auction(costs, least, capacities, prices, epsilon, assigned):  # type: igno
     """One phase. Each bin keeps its bids in a heap, lowest first; its price is the lowest bid once it is full.
 
     The search for a word's two best bins is all the time there is. Its values are at least zero, where floats are
-    ordered as their bits are, and minima of integers are found many at a time where those of floats are not.
+    ordered as their bits are, and minima of integers are found many at a time where those of floats are not. Prices are
+    in double precision, so that every bid raises one, however small ε is beside the costs of the most frequent words.
     """
     size, bins = costs.shape
     values = np.empty(bins, np.float32)
     bits = values.view(np.int32)
+    rounded = prices.astype(np.float32)
     closed = np.flatnonzero(capacities == 0)
     never = np.int32(2**31 - 1)
     room = capacities.max()
-    bids = np.empty((bins, room), np.float32)
+    bids = np.empty((bins, room))
     bidders = np.empty((bins, room), np.int64)
     held = np.zeros(bins, np.int64)
     queue = np.arange(size)
@@ -91,14 +93,14 @@ def _auction(costs, least, capacities, prices, epsilon, assigned):  # type: igno
         head = head + 1 if head + 1 < size else 0
         waiting -= 1
         for i in range(bins):
-            values[i] = costs[word, i] - least[word] + prices[i]
+            values[i] = costs[word, i] - least[word] + rounded[i]
         for place in closed:
             bits[place] = never
         chosen = _least_of(bits)
         best = values[chosen]
         bits[chosen] = never
         second = _least_of(bits)
-        bid = prices[chosen] + epsilon + (values[second] - best if bits[second] < never else np.float32(0))
+        bid = prices[chosen] + epsilon + (np.float64(values[second] - best) if bits[second] < never else 0.0)
         assigned[word] = chosen
         heap, owner, places = bids[chosen], bidders[chosen], capacities[chosen]
         if held[chosen] < places:
@@ -123,6 +125,7 @@ def _auction(costs, least, capacities, prices, epsilon, assigned):  # type: igno
         heap[k], owner[k] = bid, word
         if held[chosen] == places:
             prices[chosen] = heap[0]
+            rounded[chosen] = np.float32(heap[0])
 
 
 @njit(cache=True, nogil=True)
