@@ -50,18 +50,20 @@ class Matching:
 
 def table_cost(costs: Costs, table: WordTable) -> float:
     """What a table costs."""
-    total = 0.0
+    return _table_costs(costs, [table])[0][0]
+
+
+def _table_costs(costs: Costs, tables: Sequence[WordTable]) -> tuple[list[float], float]:
+    """What some tables cost above the sum of every word's least cost in each component, and that sum."""
+    totals, least = np.zeros(len(tables)), 0.0
     for s, matrix in enumerate(costs):
-        for words in _chunks(len(table)):
-            block = matrix[words].astype(np.float64)
-            total += float((block[np.arange(len(words)), table.codes[words, s]] - block.min(axis=1)).sum())
-    return total
-
-
-def _least_costs(costs: Costs) -> float:
-    """The sum of every word's least cost in each component: the zero of what is reported."""
-    chunks = _chunks(costs[0].shape[0])
-    return sum(float(matrix[words].min(axis=1).sum(dtype=np.float64)) for matrix in costs for words in chunks)
+        for words in _chunks(matrix.shape[0]):
+            block = matrix[words]
+            smallest = block.min(axis=1).astype(np.float64)
+            least += float(smallest.sum())
+            for index, table in enumerate(tables):
+                totals[index] += (block[np.arange(len(words)), table.codes[words, s]] - smallest).sum()
+    return totals.tolist(), least
 
 
 def _chunks(size: int) -> list[Words]:
@@ -207,9 +209,10 @@ def block(costs: Costs, table: WordTable, *, sweeps: int = SWEEPS, seed: int = 0
     components = range(table.components)
     orders = [[first, *(s for s in components if s != first)] for first in components]
     tries = [(order[0], *allocate(costs, table.shape, order)) for order in orders]
-    bound = sum(dual for _, _, dual in tries) - _least_costs(costs)
     tables = [(table, 0), *((found, first) for first, found, _ in tries)]
-    best, lane = min(tables, key=lambda candidate: table_cost(costs, candidate[0]))
+    table_costs, least = _table_costs(costs, [candidate for candidate, _ in tables])
+    bound = sum(dual for _, _, dual in tries) - least
+    best, lane = tables[int(np.argmin(table_costs))]
     codes = best.codes.copy()
     random = np.random.default_rng(seed)
     for _ in range(sweeps):
