@@ -49,7 +49,11 @@ def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
     made = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
     made.box, made.pad_edge, made.padding = None, False, (0, 2, 0, 0)
     for index, column in enumerate(columns):
-        made.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
+        if index == 0:
+            made.add_column(column, no_wrap=True)  # long names give way, figures do not
+        else:
+            width = max(len(cell) for cell in (column, *(row[index] for row in rows)))
+            made.add_column(column, justify="right", no_wrap=True, min_width=width)
     for row in rows:
         made.add_row(*row)
     return made
