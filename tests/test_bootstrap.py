@@ -299,7 +299,10 @@ def test_one_refinement_on_its_own(tiny: Corpus, tmp_path: Path) -> None:
         assert torch.equal(old.output_vectors[0], new.output_vectors[0])
     command = ["table", str(tmp_path / "cluster"), "--data", str(tiny.path), "--rows", "3", "--json"]
     done = subprocess.run([sys.executable, "-m", "lightrnn", *command], capture_output=True, check=True, text=True)
-    shown = [line["row"] for line in json.loads(done.stdout)["shown"]]
+    facts = json.loads(done.stdout)
+    shown = [line["row"] for line in facts["shown"]]
+    table = load_model(tmp_path / "cluster")[0].table
+    assert facts["coherence"] == table_coherence(table, tiny.split("valid"))
     coherence = np.nan_to_num(
         row_coherence(load_model(tmp_path / "cluster")[0].table, tiny.split("valid"), least=8), nan=-1
     )

@@ -10,7 +10,7 @@ import typer
 from numpy.typing import NDArray
 
 from ..checkpoint import load_table, load_vocabulary
-from ..coherence import row_coherence
+from ..coherence import row_coherence, table_coherence
 from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
@@ -42,8 +42,9 @@ def table(
     """The word table: which words share a row or a column, frequent words first.
 
     Without --row, --column or --word it shows the rows whose words occur most often, or with --data those whose words
-    are used most alike in a text that the model was not trained on. In a table of more than two
-    components, the first is the row and the others in lexicographic order are the column.
+    are used most alike in a text that the model was not trained on, and how alike the words of a row are on average,
+    by the cosine of their neighbours. In a table of more than two components, the first is the row and the others in
+    lexicographic order are the column.
 
       lightrnn table model --rows 20
       lightrnn table model --word london --words 30
@@ -62,6 +63,7 @@ def table(
         facts |= {"shown": [view.line("column", column)]}
     else:
         facts |= {"shown": [view.line("row", int(r)) for r in view.ranked(data)[:rows]]}
+        facts |= view.coherence(data) if data is not None else {}
     if html is not None:
         page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
         with atomic_file(html) as file:
@@ -73,6 +75,11 @@ def table(
     if word is not None:
         _print(f"{facts['word']}: cell ({', '.join(map(str, facts['cell']))}), {facts['count']:,} occurrences")
     _print_lines(facts["shown"])
+    if "coherence" in facts:
+        _print(
+            f"likeness of row mates on the validation text: {facts['coherence']:.4f}, "
+            f"in a random table {facts['random_coherence']:.4f}"
+        )
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,12 @@ class View:
             raise LightRNNError(f"--data {data} has another vocabulary than the model; give the data it was trained on")
         coherence = np.nan_to_num(row_coherence(self.table, corpus.split("valid"), least=LEAST), nan=-1.0)
         return rank_rows(self.table, self.vocabulary.counts, coherence)
+
+    def coherence(self, data: Path) -> dict[str, float]:
+        """How alike the words of a row are used in the validation text, and those of a random table's rows."""
+        ids = Corpus.load(data).split("valid")
+        random = WordTable.random(len(self.table), self.table.components, seed=1)
+        return {"coherence": table_coherence(self.table, ids), "random_coherence": table_coherence(random, ids)}
 
     def word(self, asked: str) -> dict[str, Any]:
         """A word's cell, and those who share its row or its column."""
