@@ -245,3 +245,13 @@ def test_opponents_are_used_like_any_model(kind: str, run, tiny: Corpus, models:
     assert run("next", tmp_path / kind, "w1", "-k", 2).count("\n") == 2
     rows = json.loads(run("mix", models[0], tmp_path / kind, "--tune", tiny.path, "--json"))
     assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + 1e-5)
+
+
+def test_the_search_is_exact_on_a_trained_model(models: list[Path], tiny: Corpus) -> None:
+    lm = lightrnn.load(models[0])
+    state = lm.begin_state()
+    for word in tiny.split("valid")[:100].tolist():
+        _, state = lm.advance(state, word)
+        log_probs = np.sort(lm.next_log_probs(state))[::-1]
+        for count in (1, 10, 1000):
+            np.testing.assert_allclose(lm.likeliest(state, count).log_probs, log_probs[:count], atol=1e-5)
