@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,8 @@ import pytest
 import torch
 
 import lightrnn
+from conftest import Call
 from lightrnn import bootstrap
-from lightrnn.cli import main
 from lightrnn.cli.next import Prompt
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
 from lightrnn.corpus import Corpus
@@ -33,20 +34,10 @@ def models(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> list[Path]
     return folders
 
 
-def call(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
-) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["lightrnn", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    code = stopped.value.code
-    return int(code or 0), *capsys.readouterr()
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+def run(call: Call) -> Callable[..., str]:
     def right(*arguments: object) -> str:
-        code, out, err = call(monkeypatch, capsys, *arguments)
+        code, out, err = call(*arguments)
         assert code == 0, err
         return out
 
@@ -54,9 +45,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  #
 
 
 @pytest.fixture
-def fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+def fail(call: Call) -> Callable[..., str]:
     def wrong(*arguments: object) -> str:
-        code, out, err = call(monkeypatch, capsys, *arguments)
+        code, out, err = call(*arguments)
         assert code == 2
         assert out == ""
         assert err.startswith("error: ")

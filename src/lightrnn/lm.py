@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, log
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,11 @@ from .generate import sample
 from .kenlm_file import KenLM
 from .model import LanguageModel, LightRNN, RecurrentModel, State
 from .models import part_names
-from .ngram import NGram
+from .ngram import LN10, NGram
 from .predict import Found, GeneralPredictor, Predictor, best_of, draw_from
 from .text import Convention
 from .vocabulary import Vocabulary
 from .windows import Ids
-
-LOG_10 = log(10.0)
 
 
 class LM(ABC):
@@ -131,11 +129,11 @@ class LM(ABC):
             values, _ = self.advance_all(self.empty_state(), ids)
         orders = np.minimum(self.orders(ids), np.arange(1, len(ids) + 1) + bos)  # a fragment's n-grams lack the start
         for log_prob, order, is_unknown in zip(values, orders, unknown, strict=True):
-            yield float(log_prob) / LOG_10, int(order), bool(is_unknown)
+            yield float(log_prob) / LN10, int(order), bool(is_unknown)
 
     def perplexity(self, sentence: str) -> float:
         """Of one sentence, its end included: 10^(-score / (words + 1))."""
-        return exp(min(-self.score(sentence) * LOG_10 / len(self._ids(sentence, eos=True)), 700.0))
+        return exp(min(-self.score(sentence) * LN10 / len(self._ids(sentence, eos=True)), 700.0))
 
     def scores(self, sentences: Sequence[str], *, batch_size: int = BATCH_SIZE) -> NDArray[np.float64]:
         """log10 P of many sentences, ends included, side by side."""
@@ -144,12 +142,12 @@ class LM(ABC):
             return np.zeros(0)
         values = self.token_log_probs(np.concatenate(encoded), "sentence", batch_size=batch_size)
         starts = np.concatenate([[0], np.cumsum([len(ids) for ids in encoded])[:-1]])
-        return np.add.reduceat(values.sum(axis=1, dtype=np.float64), starts) / LOG_10
+        return np.add.reduceat(values.sum(axis=1, dtype=np.float64), starts) / LN10
 
     def score_word(self, state: Any, word: str) -> tuple[float, Any]:
         """log10 P of one word after a state, and the state after it; eos ends a sentence."""
         log_prob, after = self.advance(state, int(self.vocabulary.encode([self.vocabulary.rules.clean(word)])[0]))
-        return log_prob / LOG_10, after
+        return log_prob / LN10, after
 
     def state(self, context: str | Any = "") -> Any:
         """The state after some words of a sentence; a state is given back as it is."""
@@ -298,7 +296,7 @@ class SingleLM(LM):
         progress: Progress = lambda tokens: None,
     ) -> NDArray[Any]:
         if isinstance(self.model, NGram):
-            return LOG_10 * self.model.score_tokens(ids)[0][:, None]
+            return LN10 * self.model.score_tokens(ids)[0][:, None]
         words = self.vocabulary
         if (convention or words.rules.convention) == "stream":
             return stream_log_probs(self.model, ids, words.bos_id, batch_size, progress=progress)

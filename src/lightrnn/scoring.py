@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from .errors import LightRNNError
 from .evaluation import BATCH_SIZE
-from .lm import LM, LOG_10
+from .lm import LM
+from .ngram import LN10
 from .text import Convention
 from .windows import Ids
 
 BLOCK_LINES, BLOCK_WORDS = 4096, 1 << 16  # of a block; a longer line is a block of its own
-LOG_BASES = {"10": LOG_10, "e": 1.0, "2": log(2.0)}  # in nats
+LOG_BASES = {"10": LN10, "e": 1.0, "2": log(2.0)}  # in nats
 
 FormatName = Literal["kenlm", "srilm", "tsv", "jsonl"]
 
@@ -139,7 +140,7 @@ def _bounded(blocks: Iterable[Sequence[str]], lm: LM) -> Iterator[list[list[str]
 class Format(ABC):
     """Scored lines as text. Sums over all lines are kept for the summary at the end."""
 
-    def __init__(self, unit: float = LOG_10) -> None:
+    def __init__(self, unit: float = LN10) -> None:
         self.unit = unit
 
     @abstractmethod
@@ -193,12 +194,12 @@ class KenLM(Format):
         self._tokens += len(scored.ids)
         self._unknown += scored.unknown_words
         ids = np.where(scored.unknown, 0, scored.ids + 1).tolist()
-        columns = (ids, scored.orders.tolist(), (scored.log_probs / LOG_10).tolist())
+        columns = (ids, scored.orders.tolist(), (scored.log_probs / LN10).tolist())
         tokens = [
             f"{word}={index} {order} {log10:.7g}\t"
             for word, index, order, log10 in zip([*scored.words, "</s>"], *columns, strict=True)
         ]
-        return f"{''.join(tokens)}Total: {scored.total / LOG_10:.8g} OOV: {scored.unknown_words}\n"
+        return f"{''.join(tokens)}Total: {scored.total / LN10:.8g} OOV: {scored.unknown_words}\n"
 
     def summary(self, name: str) -> str:
         known = perplexity(self._total - self._unknown_total, self._tokens - self._unknown)
@@ -228,7 +229,7 @@ class _Sums:
     def __str__(self) -> str:
         words = self.words - self.unknown - self.zeros
         values = [
-            f"{perplexity(self.log10 * LOG_10, tokens):.8g}" if tokens > 0 else "undefined"
+            f"{perplexity(self.log10 * LN10, tokens):.8g}" if tokens > 0 else "undefined"
             for tokens in (words + self.sentences, words)
         ]
         return (
@@ -256,7 +257,7 @@ class SRILM(Format):
         sums = _Sums(sentences=1, words=len(scored.words), unknown=scored.unknown_words)
         context = "<s> )"
         orders = scored.orders.tolist() if self._has_orders else range(2, len(scored.ids) + 2)
-        columns = (scored.unknown.tolist(), orders, (scored.log_probs / LOG_10).tolist())
+        columns = (scored.unknown.tolist(), orders, (scored.log_probs / LN10).tolist())
         for written, unknown, order, log10 in zip([*scored.words, "</s>"], *columns, strict=True):
             word, figures = written, f"[{order}gram] {10**log10:.7g} [ {log10:.7g} ]"
             if unknown:

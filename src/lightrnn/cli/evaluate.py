@@ -1,17 +1,16 @@
 """lightrnn evaluate"""
 
 import json
-from typing import Annotated, cast, get_args
+from typing import Annotated, cast
 
 import typer
 
 from .. import evaluation
 from ..bootstrap import choose_device
-from ..errors import LightRNNError
 from ..loading import load
 from ..text import Convention
 from . import screen
-from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, use_threads
+from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice, use_threads
 from .texts import ids_of
 
 
@@ -46,8 +45,8 @@ def evaluate(
       lightrnn evaluate model data
       lightrnn evaluate model text.txt.xz --convention sentence
     """
-    if convention is not None and convention not in get_args(Convention):
-        raise LightRNNError(f"--convention must be stream or sentence, got {convention!r}")
+    if convention is not None:
+        choice("--convention", convention, Convention)
     use_threads(threads)
     lm = load(model, device=choose_device(device))
     ids = ids_of(lm, text, split)

@@ -1,7 +1,6 @@
 """lightrnn generate"""
 
 import itertools
-import sys
 from typing import Annotated
 
 import typer
@@ -59,10 +58,9 @@ def generate(
         drawn = iter([words[word] for word in best])
     else:
         drawn = lm.generate(prompt, temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p, seed=seed)
-    sys.stdout.write(prompt)
+    screen.write(prompt)
     at_start = not prompt
     for word in itertools.islice(drawn, length):
-        sys.stdout.write("\n" if word == eos else word if at_start else f" {word}")
-        sys.stdout.flush()
+        screen.write("\n" if word == eos else word if at_start else f" {word}")
         at_start = word == eos
-    sys.stdout.write("" if at_start else "\n")
+    screen.write("" if at_start else "\n")

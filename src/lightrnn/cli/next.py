@@ -52,7 +52,7 @@ def next_(
     if not found:
         screen.note(f"no word of the vocabulary begins with {prefix!r}")
     for word, probability in found:
-        typer.echo(f"{probability:.6f}\t{word}")
+        screen.write(f"{probability:.6f}\t{word}\n")
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from itertools import chain
 from math import isfinite
-from pathlib import Path
 from typing import Annotated, cast
 
 import typer
@@ -16,13 +15,11 @@ from ..rescoring import Layout, Weights, best_line, ranked_line, read_lists
 from ..rescoring import rescore as rescore_lists
 from ..text import Errors, line_blocks
 from . import screen
-from .options import DeviceOption, ErrorsOption, ThreadsOption, choice, use_threads
+from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice, use_threads
 
 
 def rescore(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`, or another model.")
-    ],
+    model: ModelArgument,
     nbest: Annotated[
         list[str], typer.Argument(metavar="NBEST…", help="Files with n-best lists; .gz, .xz, .zst or - too.")
     ],

@@ -1,6 +1,5 @@
 """lightrnn score"""
 
-from pathlib import Path
 from typing import Annotated, Literal, cast
 
 import typer
@@ -12,13 +11,11 @@ from ..loading import load
 from ..scoring import LOG_BASES, FormatName, UnknownWords, make_format, score_lines
 from ..text import Convention, Errors, line_blocks
 from . import screen
-from .options import DeviceOption, ErrorsOption, ThreadsOption, choice, use_threads
+from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice, use_threads
 
 
 def score(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`, or another model.")
-    ],
+    model: ModelArgument,
     file: Annotated[
         str, typer.Argument(metavar="FILE|-", help="Text, one sentence a line; .gz, .xz, .zst or a pipe too.")
     ] = "-",
