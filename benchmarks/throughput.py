@@ -1,96 +1,99 @@
-"""Training speed of LightRNN beside an LSTM with full softmax and one with adaptive softmax, in one run.
+"""Training speed and memory of LightRNN beside its opponents, in one run, at growing vocabularies.
 
-    python benchmarks/throughput.py [--vocabularies 10000 137000 793881] [--units 200] [--batch-size 20] [--window 35]
+    python benchmarks/throughput.py [--vocabularies 10000 137000 793881] [--units 200] [--plot growth.png]
 
-All three: one LSTM layer of the same size, the same batch and window, SGD with clipping, words drawn from a Zipf
-distribution (which is what the adaptive softmax is made for). The opponents have sparse input gradients, the adaptive
-softmax the best of three cutoff settings. LightRNN is timed before, between and after the others; medians are printed.
+Every model is the product's own, one LSTM layer of the same size, stepped by the product's own Trainer: the same
+batch, window, optimiser and clipping, words drawn from a Zipf distribution (which is what the adaptive softmax is made
+for). The opponents have sparse gradients where a mini-batch picks rows; the adaptive softmax has the best of four
+cutoff settings. LightRNN is timed before, between and after the others; medians are printed, with the bytes of
+parameters, gradients and optimiser state, and the power of V that time and bytes grow with from the smallest to the
+largest vocabulary. Table and vocabulary, which every word has a part of, are listed beside.
 
 Then the share of this machine's own matrix-product speed that LightRNN's training reaches, at 200 and 650 units: the
 arithmetic of a step (matrix products, forward and twice that backward) over its time, against a large product's.
 """
 
 import argparse
+import gc
 import statistics
 import time
 from collections.abc import Callable
 from itertools import cycle
+from math import log
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lightrnn.baselines import AdaptiveSoftmax, adaptive_shape
 from lightrnn.config import Recipe
-from lightrnn.model import LightRNN
+from lightrnn.models import build
+from lightrnn.sizes import human_bytes
 from lightrnn.table import WordTable, table_shape
 from lightrnn.text import TextRules
 from lightrnn.training import Trainer
 from lightrnn.vocabulary import Vocabulary
 from lightrnn.windows import Window
 
-Step = Callable[[], None]
+OPPONENTS = ("adaptive", "hsm", "chsm", "blackout", "full")
+GROWING = {
+    "seconds": "seconds a word",
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "state": "optimiser state",
+}
+
+Facts = dict[str, Any]
 
 
-def zipf_words(vocabulary: int, shape: tuple[int, ...], seed: int) -> Tensor:
-    """Word ids by falling frequency, drawn with p ∝ 1 / (rank + 2.7)."""
-    weights = np.cumsum(1 / (np.arange(vocabulary) + 2.7))
-    draws = np.random.default_rng(seed).random(shape) * weights[-1]
-    return torch.from_numpy(np.searchsorted(weights, draws).clip(max=vocabulary - 1))
+def zipf_counts(size: int) -> np.ndarray[Any, Any]:
+    """Words by falling frequency, p ∝ 1 / (rank + 2.7)."""
+    return (1e7 / (np.arange(size) + 2.7)).astype(np.int64) + 1
 
 
-def batches(vocabulary: int, batch_size: int, window: int) -> list[Tensor]:
-    return [zipf_words(vocabulary, (batch_size, window + 1), seed) for seed in range(8)]
+def made_up_words(size: int) -> Vocabulary:
+    """Words of one to twelve letters, frequent ones shorter, with Zipf's counts."""
+    letters = np.array(list("etaoinshrdlcumwf"))
+    words = []
+    for number in range(2, size):
+        digits = np.base_repr(number * 2654435761 % 2**32, 16)  # scattered, none twice
+        words.append("".join(letters[int(digit, 16)] for digit in digits) + "e" * (number % 5))
+    return Vocabulary(["</s>", "<unk>", *words], zipf_counts(size), TextRules())
 
 
-def lightrnn_step(vocabulary: int, units: int, words: list[Tensor]) -> Step:
-    """The product's own training step."""
-    recipe = Recipe().override({"hidden_size": units, "optimizer": "sgd", "learning_rate": 0.1, "dropout": 0.0})
-    model = LightRNN(recipe.model, WordTable.random(vocabulary, seed=1))
-    named = Vocabulary(["</s>", "<unk>", "a"], np.zeros(3, np.int64), TextRules())
-    trainer = Trainer(model, recipe.training, np.zeros(1, np.int32), np.zeros(1, np.int32), named)
-    source = cycle([Window(w, None, starts=False) for w in words])
-    return lambda: (trainer.train_step(next(source)), None)[1]
+def windows(size: int, batch_size: int, window: int) -> list[Window]:
+    cumulated = np.cumsum(zipf_counts(size) / 1e7)
+    draws = np.random.default_rng(1).random((8, batch_size, window + 1)) * cumulated[-1]
+    words = torch.from_numpy(np.searchsorted(cumulated, draws).clip(max=size - 1))
+    return [Window(batch, None, starts=False) for batch in words]
 
 
-class Conventional(nn.Module):
-    """Word embedding with sparse gradients, LSTM, and a softmax over the vocabulary: full, or adaptive by cutoffs."""
-
-    def __init__(self, vocabulary: int, units: int, cutoffs: list[int] | None) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, units, sparse=True)
-        self.recurrence = nn.LSTM(units, units, batch_first=True)
-        self.full = nn.Linear(units, vocabulary) if cutoffs is None else None
-        self.adaptive = None if cutoffs is None else nn.AdaptiveLogSoftmaxWithLoss(units, vocabulary, cutoffs)
-
-    def loss(self, words: Tensor) -> Tensor:
-        hidden = self.recurrence(self.embedding(words[:, :-1]))[0].flatten(0, 1)
-        targets = words[:, 1:].flatten()
-        if self.full is not None:
-            return F.cross_entropy(self.full(hidden), targets, reduction="sum")
-        assert self.adaptive is not None
-        nats: Tensor = self.adaptive(hidden, targets).loss * len(targets)
-        return nats
+def trainer_of(kind: str, vocabulary: Vocabulary, units: int, optimizer: str) -> Trainer:
+    rate = {"adam": 2e-3, "sgd": 0.1}[optimizer]
+    fields = {"model": kind, "hidden_size": units, "optimizer": optimizer, "learning_rate": rate}
+    recipe = Recipe().override(fields)
+    table = WordTable.random(len(vocabulary), seed=1) if kind == "lightrnn" else None
+    model = build(recipe.model, vocabulary, table, seed=1)
+    return Trainer(model, recipe.training, np.zeros(1, np.int32), np.zeros(1, np.int32), vocabulary)
 
 
-def conventional_step(vocabulary: int, units: int, words: list[Tensor], cutoffs: list[int] | None) -> Step:
-    model = Conventional(vocabulary, units, cutoffs)
-    dense = [p for name, p in model.named_parameters() if name != "embedding.weight"]
-    optimizers = (torch.optim.SGD(dense, lr=0.1, fused=True), torch.optim.SGD([model.embedding.weight], lr=0.1))
-    source = cycle(words)
-
-    def step() -> None:
-        batch = next(source)
-        model.zero_grad()
-        torch.autograd.backward(model.loss(batch) / len(batch))
-        nn.utils.clip_grad_norm_(dense, 5.0)
-        for optimizer in optimizers:
-            optimizer.step()
-
-    return step
+def with_cutoffs(trainer: Trainer, cutoffs: list[int], divisor: float, vocabulary: Vocabulary, units: int) -> Trainer:
+    """The same adaptive softmax, cut elsewhere."""
+    output = trainer.model.output
+    assert isinstance(output, AdaptiveSoftmax)
+    output.softmax = nn.AdaptiveLogSoftmaxWithLoss(units, len(vocabulary), cutoffs, divisor, head_bias=True)
+    return Trainer(trainer.model, trainer.config, trainer.train, trainer.valid, vocabulary)
 
 
-def seconds_of(step: Step, budget: float, most: int) -> float:
+def cutoff_settings(size: int, units: int) -> list[tuple[list[int], float]]:
+    """The product's own, and three others that are in use; PyTorch's divisor is 4."""
+    others = ([2000, 10_000, 100_000], [size // 20, size // 4], [1000, size // 10])
+    return [adaptive_shape(size, units), *((sorted({c for c in cut if c < size}), 4.0) for cut in others)]
+
+
+def seconds_of(step: Callable[[], object], budget: float, most: int) -> float:
     """Median time of a step: a warm-up, then as many as the budget allows, three at least."""
     step()
     times: list[float] = []
@@ -101,9 +104,100 @@ def seconds_of(step: Step, budget: float, most: int) -> float:
     return statistics.median(times)
 
 
-def cutoff_settings(vocabulary: int) -> list[list[int]]:
-    settings = ([2000, 10_000, 100_000], [vocabulary // 20, vocabulary // 4], [1000, vocabulary // 10])
-    return [sorted({c for c in setting if c < vocabulary}) for setting in settings]
+def stored(tensor: Tensor) -> int:
+    """Bytes of a tensor; of a sparse one, of its indices and values."""
+    if tensor.is_sparse:
+        return stored(tensor._indices()) + stored(tensor._values())
+    return tensor.numel() * tensor.element_size()
+
+
+def memory(trainer: Trainer) -> Facts:
+    """Bytes after a step."""
+    parameters = list(trainer.model.parameters())
+    states = [state for optimizer in trainer.optimizers.values() for state in optimizer.state.values()]
+    return {
+        "parameters": sum(stored(p) for p in parameters),
+        "gradients": sum(stored(p.grad) for p in parameters if p.grad is not None),
+        "state": sum(stored(t) for state in states for t in state.values() if isinstance(t, Tensor)),
+    }
+
+
+def measure(trainer: Trainer, source: list[Window], budget: float) -> Facts:
+    batches = cycle(source)
+    seconds = seconds_of(lambda: trainer.train_step(next(batches)), budget, 200)
+    return {"seconds": seconds / source[0].tokens} | memory(trainer)
+
+
+def compare(size: int, units: int, source: list[Window], optimizer: str, budget: float) -> dict[str, Facts]:
+    """All models at one size of the vocabulary."""
+    vocabulary = made_up_words(size)
+    print(f"V = {size:,}, {units} units, {optimizer}", flush=True)
+    lightrnn = trainer_of("lightrnn", vocabulary, units, optimizer)
+    light = [measure(lightrnn, source, budget / 2)]
+    found: dict[str, Facts] = {}
+    for kind in OPPONENTS:
+        trainer = trainer_of(kind, vocabulary, units, optimizer)
+        if kind == "adaptive":
+            trials = []
+            for cutoffs, divisor in cutoff_settings(size, units):
+                changed = with_cutoffs(trainer, cutoffs, divisor, vocabulary, units)
+                trials.append(
+                    measure(changed, source, budget / 2) | {"remark": f"cut at {cutoffs}, divisor {divisor:g}"}
+                )
+                del changed
+                gc.collect()
+            found[kind] = min(trials, key=lambda facts: facts["seconds"])
+        else:
+            found[kind] = measure(trainer, source, budget)
+        del trainer
+        gc.collect()
+        light.append(measure(lightrnn, source, budget / 4))
+    seconds = statistics.median(facts["seconds"] for facts in light)
+    found = {"lightrnn": light[-1] | {"seconds": seconds}} | found
+    for kind, facts in found.items():
+        ratio = f"LightRNN {facts['seconds'] / seconds:6.1f} times as fast" if kind != "lightrnn" else " " * 29
+        sizes = "  ".join(f"{human_bytes(facts[name]):>8}" for name in ("parameters", "gradients", "state"))
+        print(
+            f"  {kind:9} {1 / facts['seconds']:9,.0f} words/s  {ratio}  {sizes}  {facts.get('remark', '')}", flush=True
+        )
+    table = stored(lightrnn.model.get_buffer("codes"))
+    words = sum(len(word.encode()) + 1 for word in vocabulary.words)
+    print(f"  beside: table {human_bytes(table)}, vocabulary {human_bytes(words)} of text", flush=True)
+    return found
+
+
+def print_growth(found: dict[int, dict[str, Facts]]) -> None:
+    small, large = min(found), max(found)
+    print(f"growth from {small:,} to {large:,} words, as powers of V")
+    for kind in found[small]:
+        powers = [
+            f"{name} {log(found[large][kind][key] / found[small][kind][key]) / log(large / small):5.2f}"
+            for key, name in GROWING.items()
+            if found[small][kind][key]
+        ]
+        print(f"  {kind:9} {'  '.join(powers)}")
+
+
+def plot_growth(found: dict[int, dict[str, Facts]], path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
+    sizes = sorted(found)
+    for kind in found[sizes[0]]:
+        facts = [found[size][kind] for size in sizes]
+        style: Facts = {"linewidth": 2.5, "color": "black"} if kind == "lightrnn" else {"alpha": 0.8}
+        left.loglog(sizes, [1e6 * f["seconds"] for f in facts], "o-", label=kind, **style)
+        megabytes = [(f["parameters"] + f["gradients"] + f["state"]) / 1e6 for f in facts]
+        right.loglog(sizes, megabytes, "o-", label=kind, **style)
+    for axes, name in ((left, "microseconds a word"), (right, "MB: parameters, gradients, optimiser state")):
+        low = axes.get_ylim()[0]
+        root = [(size / sizes[0]) ** 0.5 * low for size in sizes]
+        axes.loglog(sizes, root, ":", color="grey", label="slope of √V")
+        axes.set(xlabel="words in the vocabulary", ylabel=name)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    right.legend(frameon=False)
+    figure.savefig(path, dpi=130)
 
 
 def product_speed() -> float:
@@ -120,35 +214,27 @@ def product_speed() -> float:
     return max(speeds)
 
 
-def step_arithmetic(vocabulary: int, units: int, words: int) -> float:
+def step_arithmetic(size: int, units: int, words: int) -> float:
     """Floating-point operations of a LightRNN training step: two recurrent steps and two softmaxes a word, times 3."""
     recurrent = 2 * (2 * 4 * units * (units + units))
-    outputs = 2 * units * sum(table_shape(vocabulary))
+    outputs = 2 * units * sum(table_shape(size))
     return 3.0 * words * (recurrent + outputs)
 
 
-def compare(vocabulary: int, units: int, batch_size: int, window: int, budget: float) -> None:
-    words = batches(vocabulary, batch_size, window)
-    step = lightrnn_step(vocabulary, units, words)
-    before = seconds_of(step, budget / 2, 200)
-    trials = {}
-    for cutoffs in cutoff_settings(vocabulary):
-        trials[tuple(cutoffs)] = seconds_of(conventional_step(vocabulary, units, words, cutoffs), budget, 100)
-    chosen = min(trials, key=lambda setting: trials[setting])
-    between = seconds_of(step, budget / 2, 200)
-    full = seconds_of(conventional_step(vocabulary, units, words, None), budget, 50)
-    after = seconds_of(step, budget / 2, 200)
-    light = statistics.median([before, between, after])
-    print(f"V = {vocabulary:,}, {units} units")
-    rows = (
-        ("lightrnn", light, ""),
-        ("adaptive", trials[chosen], f"cutoffs {list(chosen)} of {[list(t) for t in trials]}"),
-        ("full", full, ""),
-    )
-    for name, seconds, remark in rows:
-        speed = batch_size * window / seconds
-        ratio = f"lightrnn is {seconds / light:7.1f} times as fast" if name != "lightrnn" else ""
-        print(f"  {name:9} {speed:10,.0f} words/s  {ratio:40} {remark}", flush=True)
+def print_share(size: int, source: list[Window], budget: float) -> None:
+    print(f"share of the machine's matrix-product speed in training, V = {size:,}, sgd")
+    vocabulary = made_up_words(size)
+    words = source[0].tokens
+    for units in (200, 650):
+        trainer = trainer_of("lightrnn", vocabulary, units, "sgd")
+        first = product_speed()
+        seconds = measure(trainer, source, budget)["seconds"] * words
+        product = statistics.mean([first, product_speed()])
+        reached = step_arithmetic(size, units, words) / seconds
+        print(
+            f"  {units} units: {words / seconds:,.0f} words/s, {reached / 1e9:.0f} of {product / 1e9:.0f} GFLOP/s: "
+            f"share {reached / product:.2f}"
+        )
 
 
 def main() -> None:
@@ -157,28 +243,24 @@ def main() -> None:
     parser.add_argument("--units", type=int, default=200)
     parser.add_argument("--batch-size", type=int, default=20)
     parser.add_argument("--window", type=int, default=35)
+    parser.add_argument("--optimizer", choices=("adam", "sgd"), default="adam")
     parser.add_argument("--threads", type=int, default=0, help="0: all cores")
     parser.add_argument("--budget", type=float, default=5.0, help="seconds for each timing")
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="plot the growth")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     print(f"batch {arguments.batch_size}, window {arguments.window}, {torch.get_num_threads()} threads")
-    for vocabulary in arguments.vocabularies:
-        compare(vocabulary, arguments.units, arguments.batch_size, arguments.window, arguments.budget)
-
-    print("share of the machine's matrix-product speed in training, V = 10,000")
-    words = arguments.batch_size * arguments.window
-    for units in (200, 650):
-        step = lightrnn_step(10_000, units, batches(10_000, arguments.batch_size, arguments.window))
-        first = product_speed()
-        seconds = seconds_of(step, arguments.budget, 200)
-        product = statistics.mean([first, product_speed()])
-        reached = step_arithmetic(10_000, units, words) / seconds
-        print(
-            f"  {units} units: {words / seconds:,.0f} words/s, {reached / 1e9:.0f} of {product / 1e9:.0f} GFLOP/s: "
-            f"share {reached / product:.2f}"
-        )
+    found = {}
+    for size in arguments.vocabularies:
+        source = windows(size, arguments.batch_size, arguments.window)
+        found[size] = compare(size, arguments.units, source, arguments.optimizer, arguments.budget)
+    if len(found) > 1:
+        print_growth(found)
+    if arguments.plot:
+        plot_growth(found, arguments.plot)
+    print_share(10_000, windows(10_000, arguments.batch_size, arguments.window), arguments.budget)
 
 
 if __name__ == "__main__":

@@ -113,13 +113,15 @@ def test_bigram_tables_find_the_classes_of_a_text() -> None:
     assert sorted(rows, key=min) == [{i} for i in range(9)]
 
 
-@pytest.mark.parametrize(("V", "K"), [(81, 2), (75, 2), (64, 3), (50, 3), (5, 2)])
-def test_any_clustering_is_a_table_and_the_same_again(V: int, K: int) -> None:
+@pytest.mark.parametrize(
+    ("V", "K", "rows"), [(81, 2, 0), (75, 2, 0), (64, 3, 0), (50, 3, 0), (5, 2, 0), (75, 2, 20), (75, 2, 75)]
+)
+def test_any_clustering_is_a_table_and_the_same_again(V: int, K: int, rows: int) -> None:
     rng = np.random.default_rng(V)
     vectors, weights = rng.standard_normal((V, 7)).astype(np.float32), rng.random(V).astype(np.float32) + 0.01
-    one, other = (cluster(vectors, weights, table_shape(V, K), seed=5) for _ in range(2))
+    one, other = (cluster(vectors, weights, table_shape(V, K, rows), seed=5) for _ in range(2))
     assert (one.codes == other.codes).all()  # WordTable has checked that it is a bijection
-    assert one.shape == table_shape(V, K)
+    assert one.shape == table_shape(V, K, rows)
 
 
 def test_clustering_is_tighter_than_chance() -> None:
@@ -168,7 +170,7 @@ def test_matching_lowers_the_cost_and_reports_it(tiny: Corpus, solver: str) -> N
 
 def test_start_tables(tiny: Corpus) -> None:
     def start(name: str) -> WordTable:
-        return start_table(BootstrapConfig(start=name), tiny.split("train"), tiny.vocabulary, 2, seed=1)
+        return start_table(BootstrapConfig(start=name), tiny.split("train"), tiny.vocabulary, ModelConfig(), seed=1)
 
     assert (start("random").codes == WordTable.random(len(tiny.vocabulary), seed=1).codes).all()
     assert (start("bigram").codes != start("random").codes).any()

@@ -704,6 +704,12 @@ def test_missing_table(refuse: Refusal, world: World) -> None:
     assert "nowhere.tsv" in refuse("train", world.data, "--table", "nowhere.tsv", "-o", "out", *SMALL)
 
 
+@pytest.mark.parametrize("option", ["--components", "--rows"])
+def test_table_of_another_shape(refuse: Refusal, world: World, option: str) -> None:
+    message = refuse("train", world.data, "--table", world.model / "table.tsv", option, "3", "-o", "out", *SMALL)
+    assert f"{option} cannot differ from --table's" in message
+
+
 def test_table_and_init(refuse: Refusal, world: World) -> None:
     table = world.model / "table.tsv"
     message = refuse("train", world.data, "--table", table, "--init", world.model, "-o", "out", *SMALL)
@@ -717,6 +723,7 @@ def test_table_and_init(refuse: Refusal, world: World) -> None:
         ("--layers", "2"),
         ("--cell", "gru"),
         ("--components", "3"),
+        ("--rows", "3"),
         ("--embedding-size", "4"),
         ("--no-output-bias", None),
     ],

@@ -19,7 +19,10 @@ from lightrnn.vocabulary import Vocabulary
 from oracle import oracle_of
 from test_model import CELLS, make
 
-SHAPES = [(25, 2), (26, 2), (24, 2), (3, 2), (27, 3), (28, 3), (26, 3), (16, 4), (50, 5)]
+SHAPES = [  # V, K, rows
+    *((25, 2, 0), (26, 2, 0), (24, 2, 0), (3, 2, 0), (27, 3, 0), (28, 3, 0), (26, 3, 0), (16, 4, 0), (50, 5, 0)),
+    *((26, 2, 9), (26, 2, 26), (26, 2, 1), (29, 3, 10)),
+]
 
 
 def vocabulary_of(size: int, prefix: str = "w", rules: TextRules | None = None) -> Vocabulary:
@@ -58,9 +61,9 @@ def test_steps_are_those_of_the_model(cell: str, layers: int) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(("V", "K"), SHAPES)
-def test_distribution_is_the_oracles_and_sums_to_one(cell: str, V: int, K: int) -> None:
-    model = make(cell, V, K)
+@pytest.mark.parametrize(("V", "K", "rows"), SHAPES)
+def test_distribution_is_the_oracles_and_sums_to_one(cell: str, V: int, K: int, rows: int) -> None:
+    model = make(cell, V, K, rows=rows)
     words = [1 % V, 0, 2 % V]
     log_probs = Predictor(model).all_words(*after(model, words)).double()
     assert abs(log_probs.exp().sum().item() - 1) < 1e-5
@@ -84,9 +87,9 @@ def peaked(model: torch.nn.Module) -> None:
 
 
 @pytest.mark.parametrize("change", [None, flat, peaked])
-@pytest.mark.parametrize(("V", "K"), [*SHAPES, (2000, 2), (2000, 3), (1990, 4)])
-def test_likeliest_words_are_the_top_of_the_distribution(V: int, K: int, change: object) -> None:
-    model = make(V=V, K=K, seed=V)
+@pytest.mark.parametrize(("V", "K", "rows"), [*SHAPES, (2000, 2, 0), (2000, 3, 0), (1990, 4, 0), (1990, 2, 300)])
+def test_likeliest_words_are_the_top_of_the_distribution(V: int, K: int, rows: int, change: object) -> None:
+    model = make(V=V, K=K, rows=rows, seed=V)
     if change is not None:
         change(model)  # type: ignore[operator]
     predictor = Predictor(model)

@@ -12,22 +12,25 @@ from oracle import oracle_of
 CELLS = ("lstm", "gru", "rnn-tanh", "rnn-sigmoid")
 
 
-def make(cell: str = "lstm", V: int = 23, K: int = 2, layers: int = 1, bias: bool = True, seed: int = 0) -> LightRNN:
+def make(
+    cell: str = "lstm", V: int = 23, K: int = 2, layers: int = 1, bias: bool = True, seed: int = 0, rows: int = 0
+) -> LightRNN:
     torch.manual_seed(seed)
-    config = ModelConfig(
-        cell=cell, layers=layers, hidden_size=7, embedding_size=5, components=K, output_bias=bias, dropout=0.3
-    )
-    model = LightRNN(config, WordTable.random(V, K, seed=seed))
+    sizes = {"layers": layers, "hidden_size": 7, "embedding_size": 5}
+    config = ModelConfig(cell=cell, components=K, rows=rows, output_bias=bias, dropout=0.3, **sizes)
+    model = LightRNN(config, WordTable.random(V, K, rows, seed=seed))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)  # biases too, and large: nothing hides in the linear range
     return model.eval()
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(("V", "K"), [(25, 2), (23, 2), (27, 3), (19, 3), (2, 2), (40, 4)])
+@pytest.mark.parametrize(
+    ("V", "K", "rows"), [(25, 2, 0), (23, 2, 0), (27, 3, 0), (19, 3, 0), (2, 2, 0), (40, 4, 0), (23, 2, 9), (23, 3, 11)]
+)
 @pytest.mark.parametrize("layers", [1, 2])
-def test_equations_with_carried_state(cell: str, V: int, K: int, layers: int) -> None:
-    model = make(cell, V, K, layers, bias=V % 2 == 0)
+def test_equations_with_carried_state(cell: str, V: int, K: int, rows: int, layers: int) -> None:
+    model = make(cell, V, K, layers, bias=V % 2 == 0, rows=rows)
     oracle = oracle_of(model)
     words = np.random.default_rng(V).integers(V, size=(3, 21))
     # Three windows of 8, 5 and 7 words with the state carried, against one loop over each whole track.

@@ -46,6 +46,21 @@ def test_shapes_are_tight_and_even(V: int, K: int) -> None:
     assert max(shape) <= int(np.ceil(V ** (1 / K) + 1e-6))
 
 
+@given(st.integers(2, 10**9), st.integers(2, 6), st.integers(1, 10**6))
+def test_shapes_of_so_many_rows(V: int, K: int, rows: int) -> None:
+    shape = table_shape(V, K, rows)
+    assert prod(shape[1:]) * (shape[0] - 1) < V <= prod(shape)
+    assert shape[0] <= rows
+    assert shape[1:] == table_shape(-(-V // rows), K - 1)
+
+
+@pytest.mark.parametrize(
+    ("V", "rows", "shape"), [(10_000, 1000, (1000, 10)), (10_000, 400, (400, 25)), (10, 4, (4, 3)), (10, 99, (10, 1))]
+)
+def test_shapes_of_so_many_rows_by_hand(V: int, rows: int, shape: tuple[int, int]) -> None:
+    assert table_shape(V, rows=rows) == shape
+
+
 def test_seeds_give_the_same_table_again() -> None:
     assert (WordTable.random(50, seed=1).codes == WordTable.random(50, seed=1).codes).all()
     assert (WordTable.random(50, seed=1).codes != WordTable.random(50, seed=2).codes).any()

@@ -103,9 +103,7 @@ def train(
         model = init
     else:
         if table is None and recipe.model.model == "lightrnn":
-            table = start_table(
-                recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model.components, seed, tell
-            )
+            table = start_table(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, tell)
         model = build(recipe.model, corpus.vocabulary, table, seed)
         model.reset(recipe.training.weight_init)
     trainer = _trainer(model.to(device or choose_device()), recipe, corpus, 0)

@@ -308,9 +308,7 @@ def machine(device: torch.device) -> Facts:
 
 
 def _start_table(recipe: Recipe, corpus: Corpus) -> WordTable:
-    return start_table(
-        recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model.components, recipe.training.seed
-    )
+    return start_table(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, recipe.training.seed)
 
 
 def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogProbs:

@@ -102,6 +102,13 @@ class ModelConfig(Settings):
     components: int = setting(
         2, "components of the word table: 2 for rows and columns", least=2, most=8, models=("lightrnn",)
     )
+    rows: int = setting(
+        0,
+        "rows of the word table; 0: about √V, the smallest model; more rows of fewer words: a bigger and better one",
+        least=0,
+        most=10**7,
+        models=("lightrnn",),
+    )
     output_bias: bool = setting(
         True, "a bias for every row and column score; opponents always have biases", models=("lightrnn",)
     )

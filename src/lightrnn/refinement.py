@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .bigrams import bigram_vectors, shrink
 from .clustering import cluster
-from .config import BootstrapConfig
+from .config import BootstrapConfig, ModelConfig
 from .matching import SOLVERS, table_cost
 from .model import LightRNN
 from .statistics import matching_costs, mean_states, word_sums
@@ -49,15 +49,15 @@ def start_table(
     config: BootstrapConfig,
     ids: Ids,
     vocabulary: Vocabulary,
-    components: int,
+    model: ModelConfig,
     seed: int,
     tell: Tell = lambda message: None,
 ) -> WordTable:
     """The table of the first round: random, as in the paper, or a clustering of the words' neighbours in the text."""
     if config.start == "random":
-        return WordTable.random(len(vocabulary), components, seed=seed)
+        return WordTable.random(len(vocabulary), model.components, model.rows, seed=seed)
     vectors = bigram_vectors(ids, vocabulary.counts, seed=seed, tell=tell)
-    shape = table_shape(len(vocabulary), components)
+    shape = table_shape(len(vocabulary), model.components, model.rows)
     return cluster(vectors, root_counts(vocabulary.counts), shape, seed=seed, tell=tell)
 
 

@@ -23,11 +23,15 @@ from .vocabulary import Vocabulary
 HEADER = "# lightrnn table, shape "
 
 
-def table_shape(vocabulary_size: int, components: int = 2) -> tuple[int, ...]:
+def table_shape(vocabulary_size: int, components: int = 2, rows: int = 0) -> tuple[int, ...]:
     """The most even (n_1 … n_K) with room for V words: n_K = ceil(V^(1/K)), the rest the same way for ceil(V / n_K).
 
-    For K = 2 that is C = ceil(√V) columns and R = ceil(V / C) rows.
+    For K = 2 that is C = ceil(√V) columns and R = ceil(V / C) rows. With `rows`, n_1 is that many, or as many fewer as
+    leave the others unchanged: C = ceil(V / rows), R = ceil(V / C).
     """
+    if rows:
+        rest = table_shape(-(-vocabulary_size // rows), components - 1)
+        return (-(-vocabulary_size // prod(rest)), *rest)
     if components == 1:
         return (vocabulary_size,)
     side = max(round(vocabulary_size ** (1 / components)) - 1, 1)
@@ -74,10 +78,10 @@ class WordTable:
         return cls(np.stack(np.unravel_index(cells, shape), axis=1).astype(np.int64), shape)
 
     @classmethod
-    def random(cls, vocabulary_size: int, components: int = 2, *, seed: int) -> "WordTable":
+    def random(cls, vocabulary_size: int, components: int = 2, rows: int = 0, *, seed: int) -> "WordTable":
         """The paper's start: words allocated to cells at random."""
         cells = np.random.default_rng(seed).permutation(vocabulary_size)
-        return cls.from_cells(cells, table_shape(vocabulary_size, components))
+        return cls.from_cells(cells, table_shape(vocabulary_size, components, rows))
 
     def __len__(self) -> int:
         return len(self.codes)

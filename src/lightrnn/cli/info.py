@@ -65,7 +65,7 @@ def info(
     else:
         settings, size = Recipe.load(recipe or "small").override(overrides).model, vocab_size
         if settings.model == "lightrnn":
-            shape = table_shape(size, settings.components)
+            shape = table_shape(size, settings.components, settings.rows)
     parts = lightrnn_parameters(settings, shape) if shape else opponent_parameters(settings, size, characters)
     full = conventional_parameters(settings, size)
     if as_json:

@@ -138,9 +138,11 @@ def _new(
     corpus = _corpus(data, valid, out, vocabulary)
     start_table = WordTable.read(table, corpus.vocabulary) if table else None
     if start_table is not None:
-        if overrides.get("components", start_table.components) != start_table.components:
-            raise LightRNNError(f"--components cannot differ from --table's, which has {start_table.components}")
-        recipe = recipe.override({"components": start_table.components})
+        given = {"components": start_table.components, "rows": start_table.shape[0]}
+        for name, value in given.items():
+            if overrides.get(name, value) != value:
+                raise LightRNNError(f"--{name} cannot differ from --table's, which has {value}")
+        recipe = recipe.override(given)
     if (table or init) and recipe.bootstrap.refinements and "refine" not in overrides:
         recipe = recipe.override({"refine": "none"})
     screen.note(_announcement(corpus, recipe, "given" if table or init else recipe.bootstrap.start))
