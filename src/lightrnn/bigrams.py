@@ -1,9 +1,12 @@
 """Word vectors before any training: what stands to a word's left and right, by a truncated SVD of PPMI.
 
 Shapes: V words, C contexts (the most frequent words), d dimensions.
+
+Most words of a large vocabulary are seen too rarely to have neighbours of their own to speak of. What such a word lacks
+is taken from the words that end as it does: endings tell how a word is used, in inflected languages above all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +17,8 @@ from .windows import Ids
 CONTEXTS = 2000
 DIMENSIONS = 100
 PRIOR = 3.0  # vectors of rare words are shrunk to the mean as if they had been seen so many times more
+ENDING = 4  # letters
+ENDING_PRIOR = 20.0  # the same towards words of the same ending, which count for so many occurrences each at most
 CHUNK = 1 << 22
 
 
@@ -52,13 +57,14 @@ def bigram_vectors(
     *,
     contexts: int = CONTEXTS,
     dimensions: int = DIMENSIONS,
+    words: Sequence[str] | None = None,
     seed: int = 0,
     tell: Callable[[str], None] = lambda message: None,
 ) -> NDArray[np.float32]:
     """(V, d): vectors of all words from the neighbours they have in a token stream.
 
     The subspace is that of the words weighted by the root of their counts, found by a randomised SVD with two power
-    iterations (Halko et al. 2011).
+    iterations (Halko et al. 2011). Given the words, vectors of rare ones are drawn to those of the same ending.
     """
     size = len(counts)
     contexts = min(contexts, size)
@@ -71,7 +77,7 @@ def bigram_vectors(
         sketch, _ = np.linalg.qr(weighted.T @ (weighted @ sketch))
     _, _, axes = np.linalg.svd(weighted @ sketch, full_matrices=False)
     vectors = ppmi @ (sketch @ axes[:dimensions].T)
-    return shrink(np.asarray(vectors), counts)
+    return shrink(np.asarray(vectors), counts) if words is None else shrink_to_endings(vectors, counts, words)
 
 
 def shrink(means: NDArray[np.float32], counts: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -79,3 +85,22 @@ def shrink(means: NDArray[np.float32], counts: NDArray[np.int64]) -> NDArray[np.
     overall = np.average(means, axis=0, weights=np.maximum(counts, 1e-9))
     share = (counts / (counts + PRIOR))[:, None]
     return (share * means + (1 - share) * overall).astype(np.float32)
+
+
+def shrink_to_endings(
+    means: NDArray[np.float32], counts: NDArray[np.int64], words: Sequence[str]
+) -> NDArray[np.float32]:
+    """Means of few observations, drawn to the mean of the words with the same last letters by a prior count.
+
+    The mean of an ending is itself drawn to that of the ending one letter shorter, and so on to the mean of all words.
+    """
+    weights = np.minimum(counts, ENDING_PRIOR)
+    typical = np.average(means, axis=0, weights=np.maximum(weights, 1e-9))[None]  # broadcast to (V, d)
+    for letters in range(1, ENDING + 1):
+        numbers: dict[str, int] = {}
+        ending = np.array([numbers.setdefault(word[-letters:], len(numbers)) for word in words])
+        members = sparse.csr_matrix((weights, (ending, np.arange(len(words)))))
+        totals = members.sum(axis=1)[ending] + ENDING_PRIOR
+        typical = ((members @ means)[ending] + ENDING_PRIOR * typical) / np.asarray(totals).reshape(-1, 1)
+    share = (counts / (counts + ENDING_PRIOR))[:, None]
+    return (share * means + (1 - share) * typical).astype(np.float32)

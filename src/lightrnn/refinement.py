@@ -56,7 +56,7 @@ def start_table(
     """The table of the first round: random, as in the paper, or a clustering of the words' neighbours in the text."""
     if config.start == "random":
         return WordTable.random(len(vocabulary), model.components, model.rows, seed=seed)
-    vectors = bigram_vectors(ids, vocabulary.counts, seed=seed, tell=tell)
+    vectors = bigram_vectors(ids, vocabulary.counts, words=vocabulary.words, seed=seed, tell=tell)
     shape = table_shape(len(vocabulary), model.components, model.rows)
     return cluster(vectors, root_counts(vocabulary.counts), shape, seed=seed, tell=tell)
 
