@@ -9,8 +9,9 @@ cutoff settings. LightRNN is timed before, between and after the others; medians
 parameters, gradients and optimiser state, and the power of V that time and bytes grow with from the smallest to the
 largest vocabulary. Table and vocabulary, which every word has a part of, are listed beside.
 
-Then the share of this machine's own matrix-product speed that LightRNN's training reaches, at 200 and 650 units: the
-arithmetic of a step (matrix products, forward and twice that backward) over its time, against a large product's.
+Then LightRNN's speed with two, three and four components, and the share of this machine's own matrix-product speed that
+LightRNN's training reaches, at 200 and 650 units: the arithmetic of a step (matrix products, forward and twice that
+backward) over its time, against a large product's.
 """
 
 import argparse
@@ -70,11 +71,11 @@ def windows(size: int, batch_size: int, window: int) -> list[Window]:
     return [Window(batch, None, starts=False) for batch in words]
 
 
-def trainer_of(kind: str, vocabulary: Vocabulary, units: int, optimizer: str) -> Trainer:
+def trainer_of(kind: str, vocabulary: Vocabulary, units: int, optimizer: str, components: int = 2) -> Trainer:
     rate = {"adam": 2e-3, "sgd": 0.1}[optimizer]
     fields = {"model": kind, "hidden_size": units, "optimizer": optimizer, "learning_rate": rate}
-    recipe = Recipe().override(fields)
-    table = WordTable.random(len(vocabulary), seed=1) if kind == "lightrnn" else None
+    recipe = Recipe().override(fields | {"components": components})
+    table = WordTable.random(len(vocabulary), components, seed=1) if kind == "lightrnn" else None
     model = build(recipe.model, vocabulary, table, seed=1)
     return Trainer(model, recipe.training, np.zeros(1, np.int32), np.zeros(1, np.int32), vocabulary)
 
@@ -221,6 +222,21 @@ def step_arithmetic(size: int, units: int, words: int) -> float:
     return 3.0 * words * (recurrent + outputs)
 
 
+def print_components(size: int, units: int, source: list[Window], budget: float) -> None:
+    """Tables of two, three and four components, in turns."""
+    print(f"LightRNN by components, V = {size:,}, {units} units, adam")
+    vocabulary = made_up_words(size)
+    trainers = {K: trainer_of("lightrnn", vocabulary, units, "adam", components=K) for K in (2, 3, 4)}
+    turns = [{K: measure(trainer, source, budget / 4) for K, trainer in trainers.items()} for _ in range(4)]
+    for K in trainers:
+        seconds = statistics.median(turn[K]["seconds"] for turn in turns)
+        shape = " × ".join(map(str, table_shape(size, K)))
+        print(
+            f"  K = {K}: {1 / seconds:,.0f} words/s, {human_bytes(turns[0][K]['parameters'])}, table {shape}",
+            flush=True,
+        )
+
+
 def print_share(size: int, source: list[Window], budget: float) -> None:
     print(f"share of the machine's matrix-product speed in training, V = {size:,}, sgd")
     vocabulary = made_up_words(size)
@@ -260,7 +276,9 @@ def main() -> None:
         print_growth(found)
     if arguments.plot:
         plot_growth(found, arguments.plot)
-    print_share(10_000, windows(10_000, arguments.batch_size, arguments.window), arguments.budget)
+    source = windows(10_000, arguments.batch_size, arguments.window)
+    print_components(10_000, arguments.units, source, arguments.budget)
+    print_share(10_000, source, arguments.budget)
 
 
 if __name__ == "__main__":
