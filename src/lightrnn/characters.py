@@ -1,10 +1,13 @@
 """Words from their characters: the input of Kim et al. 2015 (character convolutions, highway layer).
 
-Shapes: V vocabulary, U distinct words, L characters of the longest of them, E character vector, D embedding.
+Shapes: V vocabulary, U distinct words, P their characters in all, E character vector, D embedding.
 
 A word is spelled start mark, its first LONGEST characters, end mark. A convolution of width w has a window at each of
 these places, with zeros past the end, so that a word's vector does not depend on which words are computed beside it.
+The windows of all words are rows of one matrix, so that a short word costs no more for a long one beside it.
 """
+
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,6 +21,7 @@ LONGEST = 40  # characters of a word that are looked at
 CHARACTER_SIZE = 15
 FILTERS = {width: 25 * width for width in range(1, 7)}  # width → filters, 525 in all
 FEATURES = sum(FILTERS.values())
+WIDEST = max(FILTERS)
 BLOCK = 4096  # words of the vocabulary whose vectors are computed at once
 
 
@@ -87,15 +91,25 @@ class CharacterCNN(nn.Module):
     def word_vectors(self, words: Tensor) -> Tensor:
         """words (U,) → (U, D)"""
         lengths = self.lengths[words]
-        places = int(lengths.max())
-        outside = torch.arange(places, device=words.device) >= lengths[:, None]  # (U, L)
-        characters = self.characters(self.spelling[words, :places])  # (U, L, E)
-        characters = characters.masked_fill(outside[..., None], 0.0).transpose(1, 2)  # (U, E, L)
-        features = []
-        for width, convolution in zip(FILTERS, self.convolutions, strict=True):
-            windows = convolution(F.pad(characters, (0, width - 1)))  # (U, 25 · width, L)
-            features.append(windows.masked_fill(outside[:, None], -torch.inf).amax(dim=2))
-        y = torch.tanh(torch.cat(features, dim=1))  # the max of tanh is the tanh of the max
+        owners = torch.repeat_interleave(torch.arange(len(words), device=words.device), lengths)  # (P,)
+        first = torch.arange(len(owners), device=words.device) - (lengths.cumsum(0) - lengths)[owners]
+        places = first[:, None] + torch.arange(WIDEST, device=words.device)  # (P, WIDEST)
+        inside = places < lengths[owners, None]
+        codes = self.spelling[words[owners, None], places.where(inside, 0)]
+        windows = (self.characters(codes) * inside[..., None]).flatten(1)  # (P, WIDEST · E)
+        scores = F.linear(windows, *self._filters())  # (P, FEATURES)
+        highest = torch.segment_reduce(scores, "max", lengths=lengths, axis=0, unsafe=True)  # (U, FEATURES)
+        y = torch.tanh(highest)  # the max of tanh is the tanh of the max
         t = torch.sigmoid(self.gate(y))
         vectors: Tensor = self.projection(t * torch.relu(self.transform(y)) + (1 - t) * y)
         return vectors
+
+    def _filters(self) -> tuple[Tensor, Tensor]:
+        """All convolutions as one of the widest: weights (FEATURES, WIDEST · E), zero past a filter's width; biases."""
+        convolutions = cast(list[nn.Conv1d], list(self.convolutions))
+        weights = [
+            F.pad(convolution.weight.transpose(1, 2).flatten(1), (0, (WIDEST - width) * CHARACTER_SIZE))
+            for width, convolution in zip(FILTERS, convolutions, strict=True)
+        ]
+        biases = [convolution.bias for convolution in convolutions if convolution.bias is not None]
+        return torch.cat(weights), torch.cat(biases)
