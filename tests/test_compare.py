@@ -599,7 +599,8 @@ def test_seconds_to_reach_are_of_the_first_check_that_is_there(perplexity: float
 
 def test_grids_that_ship() -> None:
     grids = {name: Grid.load(name) for name in shipped_names("grid")}
-    assert set(grids) == {"main", "sizes", "time", "paper-aclw", "paper-billionw"}
+    assert set(grids) == {"main", "opponents", "sizes", "time", "paper-aclw", "paper-billionw"}
+    assert {entry.recipe.model.layers for entry in grids["opponents"].models} == {2}
     kinds = {entry.recipe.model.model if entry.recipe else "ngram" for entry in grids["main"].models}
     assert kinds == {"ngram", "lightrnn", "full", "hsm", "chsm", "adaptive", "blackout"}
     assert [entry.recipe.model.hidden_size for entry in grids["sizes"].models] == [100, 200, 400, 650]
