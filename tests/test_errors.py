@@ -827,7 +827,7 @@ MEANT_FOR = {
     if field.metadata["models"]
 }
 VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": "none", "rounds": 2, "round_share": 0.1}
-VALUES |= {"solver": "half", "blackout_samples": 9, "blackout_alpha": 0.5}
+VALUES |= {"rows": 9, "solver": "half", "blackout_samples": 9, "blackout_alpha": 0.5}
 
 
 @pytest.mark.parametrize("name", MEANT_FOR)
