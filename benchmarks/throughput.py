@@ -55,12 +55,9 @@ def zipf_counts(size: int) -> np.ndarray[Any, Any]:
 
 
 def made_up_words(size: int) -> Vocabulary:
-    """Words of one to twelve letters, frequent ones shorter, with Zipf's counts."""
-    letters = np.array(list("etaoinshrdlcumwf"))
-    words = []
-    for number in range(2, size):
-        digits = np.base_repr(number * 2654435761 % 2**32, 16)  # scattered, none twice
-        words.append("".join(letters[int(digit, 16)] for digit in digits) + "e" * (number % 5))
+    """Words of about eight letters, no two alike, with Zipf's counts."""
+    letters = str.maketrans("0123456789abcdef", "etaoinshrdlcumwf")
+    words = [f"{number * 2654435761 % 2**32:x}".translate(letters) for number in range(2, size)]
     return Vocabulary(["</s>", "<unk>", *words], zipf_counts(size), TextRules())
 
 

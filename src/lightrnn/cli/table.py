@@ -117,7 +117,7 @@ class View:
     def coherence(self, data: Path) -> dict[str, float]:
         """How alike the words of a row are used in the validation text, and those of a random table's rows."""
         ids = Corpus.load(data).split("valid")
-        random = WordTable.random(len(self.table), self.table.components, seed=1)
+        random = WordTable.from_cells(np.random.default_rng(1).permutation(len(self.table)), self.table.shape)
         return {"coherence": table_coherence(self.table, ids), "random_coherence": table_coherence(random, ids)}
 
     def word(self, asked: str) -> dict[str, Any]:
