@@ -71,8 +71,8 @@ def windows(size: int, batch_size: int, window: int) -> list[Window]:
 def trainer_of(kind: str, vocabulary: Vocabulary, units: int, optimizer: str, components: int = 2) -> Trainer:
     rate = {"adam": 2e-3, "sgd": 0.1}[optimizer]
     fields = {"model": kind, "hidden_size": units, "optimizer": optimizer, "learning_rate": rate}
-    recipe = Recipe().override(fields | {"components": components})
     table = WordTable.random(len(vocabulary), components, seed=1) if kind == "lightrnn" else None
+    recipe = Recipe().override(fields | ({"components": components} if table else {}))
     model = build(recipe.model, vocabulary, table, seed=1)
     return Trainer(model, recipe.training, np.zeros(1, np.int32), np.zeros(1, np.int32), vocabulary)
 
