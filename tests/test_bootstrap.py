@@ -5,15 +5,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from lightrnn import bootstrap
 from lightrnn.bigrams import bigram_vectors, neighbour_counts, positive_pmi, shrink_to_endings
 from lightrnn.bootstrap import Refined, round_budget
-from lightrnn.checkpoint import load_model, load_table
+from lightrnn.checkpoint import load_model, load_table, load_training
 from lightrnn.clustering import cluster
 from lightrnn.coherence import row_coherence, table_coherence
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
@@ -22,7 +24,7 @@ from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate
 from lightrnn.figures import training_figures
 from lightrnn.model import LightRNN
-from lightrnn.refinement import Tell, carried_over, refine, start_table
+from lightrnn.refinement import Tell, carried_over, choose_start, refine, use_start_vectors
 from lightrnn.statistics import matching_costs, word_sums
 from lightrnn.table import WordTable, table_shape
 from test_training import CPU, FAST, contents
@@ -191,11 +193,48 @@ def test_matching_lowers_the_cost_and_reports_it(tiny: Corpus, solver: str) -> N
 
 def test_start_tables(tiny: Corpus) -> None:
     def start(name: str) -> WordTable:
-        return start_table(BootstrapConfig(start=name), tiny.split("train"), tiny.vocabulary, ModelConfig(), seed=1)
+        return choose_start(
+            BootstrapConfig(start=name), tiny.split("train"), tiny.vocabulary, ModelConfig(), seed=1
+        ).table
 
     assert (start("random").codes == WordTable.random(len(tiny.vocabulary), seed=1).codes).all()
     assert (start("bigram").codes != start("random").codes).any()
     assert (start("bigram").codes == start("bigram").codes).all()
+
+
+@pytest.mark.parametrize(("components", "rows", "size"), [(2, 0, 8), (2, 9, 300), (3, 0, 64)])
+def test_a_bigram_start_gives_vectors_and_biases(tiny: Corpus, components: int, rows: int, size: int) -> None:
+    config = ModelConfig(components=components, rows=rows, hidden_size=size)
+    ids, counts = tiny.split("train"), tiny.vocabulary.counts
+    start = choose_start(BootstrapConfig(), ids, tiny.vocabulary, config, seed=1)
+    model = LightRNN(config, start.table)
+    before = model.input_vectors.weight.detach().clone()
+    use_start_vectors(model, start, counts, 0.1)
+    words = bigram_vectors(ids, counts, words=tiny.vocabulary.words, seed=1)
+    weights = np.sqrt(np.maximum(counts, 0.1))
+    offset, filled = 0, min(size, words.shape[1])
+    for s, n in enumerate(start.table.shape):
+        chosen = start.table.codes[:, s]
+        means = np.stack([np.average(words[chosen == i], axis=0, weights=weights[chosen == i]) for i in range(n)])
+        words = words - means[chosen]
+        means -= means.mean(axis=0)
+        got = model.input_vectors.weight.detach()[offset : offset + n]
+        assert np.allclose(got[:, :filled], (means * (0.1 / means.std()))[:, :filled], atol=1e-4)
+        assert torch.equal(got[:, filled:], before[offset : offset + n, filled:])
+        offset += n
+        share = np.array([np.maximum(counts, 0.5)[chosen == i].sum() for i in range(n)])
+        assert np.allclose(model.output_bias[s].detach().softmax(dim=0), share / share.sum(), atol=1e-5)
+
+
+def test_vectors_of_the_start_are_used_unless_refused(tiny: Corpus, tmp_path: Path) -> None:
+    def first(**fields: Any) -> Tensor:
+        recipe = ROUNDS.override({"refine": "none", "epochs": 0.001, **fields})
+        bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, should_stop=lambda: True)
+        return load_training(tmp_path / "m")[0]["model.output_bias.0"].abs().max()
+
+    assert first() > 0.3
+    assert first(start_vectors=False) < 0.1
+    assert first(start="random") < 0.1
 
 
 @pytest.mark.parametrize(

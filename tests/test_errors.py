@@ -827,12 +827,13 @@ MEANT_FOR = {
     if field.metadata["models"]
 }
 VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": "none", "rounds": 2, "round_share": 0.1}
+SWITCHES = ("output_bias", "start_vectors")
 VALUES |= {"rows": 9, "solver": "half", "blackout_samples": 9, "blackout_alpha": 0.5}
 
 
 @pytest.mark.parametrize("name", MEANT_FOR)
 def test_fields_that_mean_nothing_to_the_model(refuse: Refusal, world: World, name: str) -> None:
-    option = ("--no-output-bias",) if name == "output_bias" else (option_name(name), VALUES[name])
+    option = (f"--no-{option_name(name)[2:]}",) if name in SWITCHES else (option_name(name), VALUES[name])
     for kind in sorted(set(MODELS) - set(MEANT_FOR[name])):
         message = refuse("train", world.data, "-o", "out", "--model", kind, *option)
         assert f"{option_name(name)} is for --model {' and '.join(MEANT_FOR[name])}, got it with" in message

@@ -24,7 +24,7 @@ from .evaluation import evaluate
 from .files import atomic_file
 from .model import LightRNN, RecurrentModel
 from .models import build
-from .refinement import Refinement, Tell, carried_over, refine, start_table
+from .refinement import Refinement, Start, Tell, carried_over, choose_start, refine, use_start_vectors
 from .table import WordTable
 from .training import Batch, Check, Trainer
 
@@ -85,14 +85,14 @@ def train(
     recipe: Recipe,
     folder: Path,
     *,
-    table: WordTable | None = None,
+    start: Start | None = None,
     init: RecurrentModel | None = None,
     device: torch.device | None = None,
     report: Report = lambda run, event: None,
     tell: Tell = lambda message: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Train a new model in `folder`, from `table` or the recipe's start table; or go on from `init` and its table.
+    """Train a new model in `folder`, from `start` or the recipe's own; or go on from `init` and its table.
 
     A model of a kind that has no table starts without one.
     """
@@ -102,10 +102,13 @@ def train(
     if init is not None:
         model = init
     else:
-        if table is None and recipe.model.model == "lightrnn":
-            table = start_table(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, tell)
-        model = build(recipe.model, corpus.vocabulary, table, seed)
+        if start is None and recipe.model.model == "lightrnn":
+            start = choose_start(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, tell)
+        model = build(recipe.model, corpus.vocabulary, start.table if start else None, seed)
         model.reset(recipe.training.weight_init)
+        if start and start.vectors:
+            assert isinstance(model, LightRNN)
+            use_start_vectors(model, start, corpus.vocabulary.counts, recipe.training.weight_init)
     trainer = _trainer(model.to(device or choose_device()), recipe, corpus, 0)
     run = Run(recipe, corpus, folder, trainer)
     for name in (TRAINING, METRICS):

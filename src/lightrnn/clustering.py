@@ -76,6 +76,18 @@ def cluster(
     return allocation.table()
 
 
+def table_vectors(
+    vectors: NDArray[np.float32], weights: NDArray[np.float32], table: WordTable
+) -> list[NDArray[np.float32]]:
+    """Of each component, (n_s, d): the vectors whose sum over a word's components stands for that of the word."""
+    residuals = vectors.astype(np.float32, copy=True)
+    found = []
+    for chosen, n in zip(table.codes.T, table.shape, strict=True):
+        found.append(_means(residuals, weights, chosen, n))
+        residuals -= found[-1][chosen]
+    return found
+
+
 def _means(
     vectors: NDArray[np.float32], weights: NDArray[np.float32], bins: NDArray[np.int64], n: int
 ) -> NDArray[np.float32]:

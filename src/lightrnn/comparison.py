@@ -29,8 +29,7 @@ from .kneser_ney import estimate
 from .lm import LM, SingleLM
 from .mixture import tune
 from .presets import Preset, find_preset, find_splits
-from .refinement import start_table
-from .table import WordTable
+from .refinement import Start, choose_start
 from .text import TextRules
 
 CELL_FORMAT = 1
@@ -124,13 +123,13 @@ class Comparison:
                     f"{folder} was begun with {difference}; give that again, or remove the folder to start afresh"
                 )
             return bootstrap.resume(corpus, folder, {}, device=self.device, report=report, should_stop=should_stop)
-        table, begin = None, time.perf_counter()
+        start, begin = None, time.perf_counter()
         if recipe.model.model == "lightrnn":
-            table = _start_table(recipe, corpus)
+            start = _start(recipe, corpus)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / START_TABLE, {"seconds": time.perf_counter() - begin if table else 0.0})
+        write_json(folder / START_TABLE, {"seconds": time.perf_counter() - begin if start else 0.0})
         return bootstrap.train(
-            corpus, recipe, folder, table=table, device=self.device, report=report, should_stop=should_stop
+            corpus, recipe, folder, start=start, device=self.device, report=report, should_stop=should_stop
         )
 
     def finish(self, cell: Cell, progress: Progress = _silent) -> Facts:
@@ -307,8 +306,8 @@ def machine(device: torch.device) -> Facts:
     }
 
 
-def _start_table(recipe: Recipe, corpus: Corpus) -> WordTable:
-    return start_table(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, recipe.training.seed)
+def _start(recipe: Recipe, corpus: Corpus) -> Start:
+    return choose_start(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, recipe.training.seed)
 
 
 def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogProbs:

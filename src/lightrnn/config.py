@@ -167,6 +167,11 @@ class BootstrapConfig(Settings):
         choices=("random", "bigram"),
         models=("lightrnn",),
     )
+    start_vectors: bool = setting(
+        True,
+        "a bigram start also gives the first input vectors and biases; without, they are random and zero",
+        models=("lightrnn",),
+    )
     refine: str = setting(
         "none",
         "what happens between rounds: nothing; the paper's matching; clustering of the words' mean hidden states",

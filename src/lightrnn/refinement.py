@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from .bigrams import bigram_vectors, shrink
-from .clustering import cluster
+from .clustering import cluster, table_vectors
 from .config import BootstrapConfig, ModelConfig
 from .matching import SOLVERS, table_cost
 from .model import LightRNN
@@ -45,20 +45,49 @@ class Refinement:
 Tell = Callable[[str], None]  # what is being done, for a person who waits
 
 
-def start_table(
+@dataclass(frozen=True)
+class Start:
+    """Where a model begins: its table, and of each component vectors (n_s, d) for its values, if there are any."""
+
+    table: WordTable
+    vectors: list[NDArray[np.float32]] | None = None
+
+
+def choose_start(
     config: BootstrapConfig,
     ids: Ids,
     vocabulary: Vocabulary,
     model: ModelConfig,
     seed: int,
     tell: Tell = lambda message: None,
-) -> WordTable:
+) -> Start:
     """The table of the first round: random, as in the paper, or a clustering of the words' neighbours in the text."""
     if config.start == "random":
-        return WordTable.random(len(vocabulary), model.components, model.rows, seed=seed)
+        return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed))
     vectors = bigram_vectors(ids, vocabulary.counts, words=vocabulary.words, seed=seed, tell=tell)
+    weights = root_counts(vocabulary.counts)
     shape = table_shape(len(vocabulary), model.components, model.rows)
-    return cluster(vectors, root_counts(vocabulary.counts), shape, seed=seed, tell=tell)
+    table = cluster(vectors, weights, shape, seed=seed, tell=tell)
+    return Start(table, table_vectors(vectors, weights, table) if config.start_vectors else None)
+
+
+def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], scale: float) -> None:
+    """Begin where the words' neighbours and frequencies say, in place of random input vectors and biases of zero.
+
+    The start's vectors, each component's brought to a standard deviation of `scale`, fill as many dimensions of the
+    input vectors as they have. The biases become the logs of what share of the text each row or column has.
+    """
+    assert start.vectors is not None
+    D = model.input_vectors.embedding_dim
+    with torch.no_grad():
+        inputs = torch.split(model.input_vectors.weight, list(model.shape))
+        for mine, vectors in zip(inputs, start.vectors, strict=True):
+            centred = vectors - vectors.mean(axis=0)
+            found = torch.from_numpy(centred * (scale / max(float(centred.std()), 1e-30)))[:, :D]
+            mine[:, : found.shape[1]] = found.to(mine)
+        for bias, chosen in zip(model.output_bias, start.table.codes.T, strict=False):
+            logs = np.log(np.bincount(chosen, weights=np.maximum(counts, 0.5), minlength=len(bias)))
+            bias.copy_(torch.from_numpy(logs - logs.mean()))
 
 
 def root_counts(counts: NDArray[np.int64]) -> NDArray[np.float32]:

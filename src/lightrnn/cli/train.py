@@ -20,6 +20,7 @@ from ..errors import LightRNNError
 from ..figures import training_figures
 from ..model import RecurrentModel
 from ..presets import choose_splits
+from ..refinement import Start
 from ..table import WordTable
 from ..vocabulary import Vocabulary
 from . import screen
@@ -148,7 +149,7 @@ def _new(
     screen.note(_announcement(corpus, recipe, "given" if table or init else recipe.bootstrap.start))
     if not (table or init) and recipe.model.model == "lightrnn" and recipe.bootstrap.start == "bigram":
         screen.note("making the first table from which words stand next to each other …")
-    return partial(bootstrap.train, corpus, recipe, out, table=start_table, init=base)
+    return partial(bootstrap.train, corpus, recipe, out, start=Start(start_table) if start_table else None, init=base)
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
