@@ -35,7 +35,7 @@ ROWS = {
     "bigram/none, 1000 rows": "--start bigram --refine none --rows 1000",
 }
 EXTRA = {"bigram/none, K=3", "bigram/none, K=4", "bigram/none, 1000 rows"}  # on Penn Treebank only, one seed
-COMMON = "--recipe small --no-start-vectors --threads 1"  # random vectors everywhere: only the table differs
+COMMON = "--recipe small --no-start-vectors"  # random vectors everywhere: only the table differs
 
 
 def lightrnn(*arguments: str) -> str:
@@ -50,18 +50,17 @@ def run_cell(work: Path, corpus: str, row: str, seed: int) -> None:
     if result.exists():
         return
     data, folder = work / corpus, work / result.stem
-    resume = ["--resume"] if (folder / "training.safetensors").exists() else []
-    common = COMMON.split()[3:] if resume else COMMON.split()
-    epochs = str(CORPORA[corpus][2])
-    options = [*common, "--epochs", epochs, *ROWS[row].split(), "--seed", str(seed), *resume]
-    lightrnn("train", str(data), "-o", str(folder), *options)
+    options = f"{COMMON} --epochs {CORPORA[corpus][2]} {ROWS[row]}"
+    begun = (folder / "training.safetensors").exists()
+    settings = ["--resume"] if begun else [*options.split(), "--seed", str(seed)]
+    lightrnn("train", str(data), "-o", str(folder), *settings, "--threads", "1")
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     test = json.loads(lightrnn("evaluate", str(folder), str(data), "--threads", "1", "--json"))
     facts = {
         "corpus": corpus,
         "row": row,
         "seed": seed,
-        "options": f"{COMMON} --epochs {epochs} {ROWS[row]}",
+        "options": options,
         "megabytes": (folder / "weights.safetensors").stat().st_size / 1e6,
         "words_per_second": statistics.median(line["words_per_second"] for line in lines if "valid_perplexity" in line),
         "valid": min(line["valid_perplexity"] for line in lines if "valid_perplexity" in line),

@@ -31,8 +31,9 @@ def lightrnn(*arguments: str) -> None:
 def perplexities(work: Path, recipe: str, seed: int) -> list[float]:
     """Validation perplexity after each epoch; trains if that was not done yet."""
     folder = work / f"{recipe}-{seed}"
-    resume = ["--resume"] if (folder / "training.safetensors").exists() else []
-    options = ["--recipe", recipe, *RUNS[recipe], *RANDOM, "--seed", str(seed), "--threads", "1", *resume]
+    begun = (folder / "training.safetensors").exists()
+    options = ["--resume"] if begun else ["--recipe", recipe, *RUNS[recipe], *RANDOM, "--seed", str(seed)]
+    options += ["--threads", "1"]
     lightrnn("train", str(work / "ptb"), "-o", str(folder), *options)
     return [json.loads(line)["valid_perplexity"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 

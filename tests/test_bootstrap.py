@@ -4,6 +4,7 @@ import itertools
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from lightrnn.model import LightRNN
 from lightrnn.refinement import Tell, carried_over, choose_start, refine, use_start_vectors
 from lightrnn.statistics import matching_costs, word_sums
 from lightrnn.table import WordTable, table_shape
+from lightrnn.vocabulary import Vocabulary
 from test_training import CPU, FAST, contents
 
 ROUNDS = FAST.override({"start": "bigram", "refine": "cluster", "rounds": 2, "round_share": 0.3, "epochs": 3})
@@ -78,6 +80,28 @@ def test_costs_are_the_losses_up_to_a_constant_of_the_word(
         np.add.at(expected, words[:, 1:].ravel(), losses.reshape(-1, n))
         expected -= expected.min(axis=1, keepdims=True)
         np.testing.assert_allclose(costs[s][everything], expected, atol=2e-3)
+
+
+def test_sums_of_sentences_start_each_afresh(tiny: Corpus) -> None:
+    """Against one sentence after the other, as a model of the sentence convention was trained."""
+    rules = replace(tiny.vocabulary.rules, bos="<S>", convention="sentence")
+    words, counts = ["<S>", *tiny.vocabulary.words], [0, *tiny.vocabulary.counts]
+    vocabulary = Vocabulary(words, np.array(counts), rules)
+    ids = vocabulary.encode([tiny.vocabulary.words[i] for i in tiny.split("valid")])
+    torch.manual_seed(2)
+    model = LightRNN(ModelConfig(hidden_size=5), WordTable.random(len(vocabulary), seed=3)).eval()
+    model.reset(0.5)
+    sums = word_sums(model, ids, vocabulary)
+    expected = [np.zeros((len(vocabulary), 5)) for _ in range(2)]
+    for sentence in filter(len, np.split(ids, np.flatnonzero(ids == vocabulary.eos_id) + 1)):
+        with torch.no_grad():
+            codes = model.codes[torch.from_numpy(np.array([[vocabulary.bos_id, *sentence]], np.int64))]
+            hidden, _ = model.hidden_states(codes)
+        for s in range(2):
+            np.add.at(expected[s], sentence, hidden[0, :, s].double().numpy())
+    assert (sums.counts == np.bincount(ids, minlength=len(vocabulary))).all()
+    for s in range(2):
+        np.testing.assert_allclose(sums.sums[s], expected[s], atol=1e-4)
 
 
 def test_sums_leave_the_model_as_it_was_and_refuse_too_much(tiny: Corpus) -> None:
@@ -217,9 +241,9 @@ def test_a_bigram_start_gives_vectors_and_biases(tiny: Corpus, components: int, 
         chosen = start.table.codes[:, s]
         means = np.stack([np.average(words[chosen == i], axis=0, weights=weights[chosen == i]) for i in range(n)])
         words = words - means[chosen]
-        means -= means.mean(axis=0)
+        means = (means - means.mean(axis=0))[:, :filled]
         got = model.input_vectors.weight.detach()[offset : offset + n]
-        assert np.allclose(got[:, :filled], (means * (0.1 / means.std()))[:, :filled], atol=1e-4)
+        assert np.allclose(got[:, :filled], means * (0.1 / means.std()), atol=1e-4)
         assert torch.equal(got[:, filled:], before[offset : offset + n, filled:])
         offset += n
         share = np.array([np.maximum(counts, 0.5)[chosen == i].sum() for i in range(n)])

@@ -3,7 +3,7 @@
 from .arpa import read_arpa, write_arpa
 from .bootstrap import resume, train
 from .checkpoint import load_model
-from .config import ModelConfig, Recipe, TrainingConfig
+from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from .corpus import Corpus, prepare
 from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
@@ -12,6 +12,7 @@ from .loading import load
 from .mixture import Mix
 from .model import LanguageModel, LightRNN
 from .ngram import NGram
+from .refinement import Start
 from .table import WordTable
 from .text import TextRules
 from .vocabulary import Vocabulary
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "LM",
+    "BootstrapConfig",
     "Corpus",
     "Evaluation",
     "LanguageModel",
@@ -29,6 +31,7 @@ __all__ = [
     "ModelConfig",
     "NGram",
     "Recipe",
+    "Start",
     "TextRules",
     "TrainingConfig",
     "Vocabulary",

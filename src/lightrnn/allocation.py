@@ -13,8 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from .errors import LightRNNError
 from .table import WordTable
 from .transport import transport
 
@@ -80,9 +82,17 @@ def _members(groups: NDArray[np.int64]) -> list[Words]:
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
 
+def refuse_beyond_memory(what: str, needed: int, advice: str) -> None:
+    """Fail before a large array is made, where the system tells how much memory is free."""
+    if "SC_AVPHYS_PAGES" in os.sysconf_names:
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > available:
+            raise LightRNNError(f"{what} needs {needed / 1e9:.1f} GB and {available / 1e9:.1f} GB are free; {advice}")
+
+
 def in_parallel(solve: Callable[[int], float], tasks: int) -> list[float]:
-    """solve(0), solve(1), … on all cores; the solvers release the interpreter's lock."""
+    """solve(0), solve(1), … on as many threads as PyTorch has; the solvers release the interpreter's lock."""
     if tasks == 1:
         return [solve(0)]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         return list(pool.map(solve, range(tasks)))

@@ -222,8 +222,10 @@ def check_rounds(recipe: Recipe) -> None:
 
 
 def _data_digest(corpus: Corpus) -> str:
-    splits = corpus.info["splits"]
-    return " ".join((corpus.vocabulary.digest, splits["train"]["sha256"], splits["valid"]["sha256"]))
+    splits, vocabulary = corpus.info["splits"], corpus.vocabulary
+    return " ".join(
+        (vocabulary.rules.convention, vocabulary.digest, splits["train"]["sha256"], splits["valid"]["sha256"])
+    )
 
 
 def _steps(run: Run) -> int:

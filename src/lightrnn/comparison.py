@@ -23,11 +23,12 @@ from .checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training
 from .config import Recipe
 from .corpus import SPLITS, Corpus, Progress, prepare
 from .errors import LightRNNError
+from .evaluation import perplexity_of
 from .files import read_json, write_json
 from .grid import Budget, Cell, CorpusEntry, Grid, slug
 from .kneser_ney import estimate
 from .lm import LM, SingleLM
-from .mixture import tune
+from .mixture import mixed, tune
 from .presets import Preset, find_preset, find_splits
 from .refinement import Start, choose_start
 from .text import TextRules
@@ -166,8 +167,8 @@ class Comparison:
             kneser_ney = next(entry for entry in self.grid.models if entry.recipe is None)
             ngram = self._estimate(cell.corpus, kneser_ney.order, progress)
             weights = tune(np.stack([_log_probs(lm, corpus, "valid", progress), ngram.valid], axis=1))
-            mixed = np.log(np.exp(np.stack([test, ngram.test], axis=1)) @ weights)
-            mix = {"with": kneser_ney.name, "weight": weights[0], "test": _perplexity(mixed)}
+            together = mixed(np.stack([test, ngram.test], axis=1), weights)
+            mix = {"with": kneser_ney.name, "weight": weights[0], "test": perplexity_of(together)}
         seconds = trained["seconds"] + trained["position"]["seconds"]
         words = trained["words"] + trained["position"]["words"]
         before = read_json(folder / START_TABLE)["seconds"]
@@ -176,7 +177,7 @@ class Comparison:
         beside = [tensor for name, tensor in model.state_dict().items() if name not in parameters]
         return {
             "valid": trained["best_perplexity"],
-            "test": _perplexity(test),
+            "test": perplexity_of(test),
             "mix": mix,
             "parameters": sum(p.numel() for p in parameters.values()),
             "bytes": {
@@ -196,8 +197,8 @@ class Comparison:
         """The same facts of an n-gram model; its parameters are its n-grams."""
         made = self._estimate(cell.corpus, cell.model.order, progress)
         return {
-            "valid": _perplexity(made.valid),
-            "test": _perplexity(made.test),
+            "valid": perplexity_of(made.valid),
+            "test": perplexity_of(made.test),
             "mix": None,
             "parameters": made.ngrams,
             "bytes": {
@@ -314,10 +315,6 @@ def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogPro
     """(N,): natural logs of the tokens of a split, in the corpus's convention."""
     parts = lm.token_log_probs(corpus.split(split), progress=lambda tokens: progress(f"scoring {split}", tokens))
     return np.asarray(parts.sum(axis=1, dtype=np.float64), np.float64)
-
-
-def _perplexity(log_probs: LogProbs) -> float:
-    return float(np.exp(min(-log_probs.mean(), 700.0)))
 
 
 def _digest(corpus: Corpus) -> str:

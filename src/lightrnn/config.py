@@ -104,7 +104,7 @@ class ModelConfig(Settings):
     )
     rows: int = setting(
         0,
-        "rows of the word table; 0: about √V, the smallest model; more rows of fewer words: a bigger and better one",
+        "most rows of the word table; 0: about √V, the smallest model; more, of fewer words: a bigger and better one",
         least=0,
         most=10**7,
         models=("lightrnn",),

@@ -36,6 +36,11 @@ def _silent(_tokens: int) -> None:
     pass
 
 
+def perplexity_of(log_probs: NDArray[np.float64]) -> float:
+    """Of a text's tokens, (N,) natural logs; where it would overflow, e^700."""
+    return exp(min(-float(log_probs.mean()), 700.0))
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Sums over a text, in nats; `parts` splits `nats` by component (row, column)."""

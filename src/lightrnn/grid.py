@@ -157,8 +157,9 @@ class Grid:
         for kind, entries in (("corpora", self.corpora), ("models", self.models)):
             taken: dict[str, str] = {}
             for entry in entries:
-                if (other := taken.setdefault(slug(entry.name), entry.name)) is not entry.name:
+                if other := taken.get(slug(entry.name)):
                     raise LightRNNError(f"{origin}: the {kind} {other!r} and {entry.name!r} are too alike; rename one")
+                taken[slug(entry.name)] = entry.name
         networks = [model.name for model in self.models if model.recipe]
         if self.mix and len(networks) == len(self.models):
             raise LightRNNError(f'{origin}: mix = true needs a model of kind = "ngram"; add one, or leave mix out')

@@ -9,7 +9,6 @@ of words that share the others; and any block of words can be re-solved over the
 the cost. All costs here are above the sum of every word's own least cost in each component.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from .allocation import CostMatrix, Words, allocate, in_parallel
-from .errors import LightRNNError
+from .allocation import CostMatrix, Words, allocate, in_parallel, refuse_beyond_memory
 from .table import WordTable
 from .transport import transport
 
@@ -86,7 +84,7 @@ def exact(costs: Costs, table: WordTable) -> Matching:
     """A minimum-weight perfect matching, the optimum of the paper's min-cost max-flow: O(V²) memory, O(V³) time."""
     start = time.perf_counter()
     size = len(table)
-    _refuse_beyond_memory("exact", size, 16 * size * size)
+    refuse_beyond_memory(f"the exact solver for {size:,} words", 16 * size * size, "use the block solver")
     cells = _existing_cells(table)
     _, chosen = linear_sum_assignment(_pairwise(costs, np.arange(size), cells))
     found = WordTable(cells[chosen], table.shape)
@@ -103,7 +101,8 @@ def half(costs: Costs, table: WordTable) -> Matching:
     """
     start = time.perf_counter()
     size = len(table)
-    _refuse_beyond_memory("half", size, 4 * size * sum(table.shape) * 2)
+    needed = 8 * size * sum(table.shape)
+    refuse_beyond_memory(f"the half solver for {size:,} words", needed, "use the block solver")
     weights = np.concatenate([_gains(matrix[np.arange(size)]) for matrix in costs], axis=1)
     cells = _existing_cells(table)
     offsets = np.concatenate([[0], np.cumsum(table.shape)[:-1]])
@@ -115,15 +114,6 @@ def half(costs: Costs, table: WordTable) -> Matching:
 
 def _gains(costs: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(costs.max(axis=1, keepdims=True) - costs, np.float32)
-
-
-def _refuse_beyond_memory(solver: str, size: int, needed: int) -> None:
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > available:
-        raise LightRNNError(
-            f"the {solver} solver needs {needed / 1e9:.1f} GB for {size:,} words and {available / 1e9:.1f} GB are free"
-            "; use the block solver"
-        )
 
 
 @njit(cache=True, nogil=True)

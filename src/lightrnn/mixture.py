@@ -128,6 +128,11 @@ def translation(mix: Vocabulary, member: Vocabulary) -> tuple[NDArray[np.int32],
     return ids, np.where(unknown, -np.log(unknown.sum()), 0.0)
 
 
+def mixed(log_probs: NDArray[np.float64], weights: Sequence[float]) -> NDArray[np.float64]:
+    """(N, M) of M models → (N,) of their mix; natural logs."""
+    return np.asarray(logsumexp(log_probs, axis=1, b=weights), np.float64)
+
+
 def tune(log_probs: NDArray[np.float64]) -> list[float]:
     """Weights that maximise the likelihood of held-out tokens, log_probs (N, M), by expectation-maximisation."""
     weights = np.full(log_probs.shape[1], 1.0 / log_probs.shape[1])

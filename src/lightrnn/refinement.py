@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .allocation import refuse_beyond_memory
 from .bigrams import bigram_vectors, shrink
 from .clustering import cluster, table_vectors
 from .config import BootstrapConfig, ModelConfig
@@ -64,9 +65,14 @@ def choose_start(
     """The table of the first round: random, as in the paper, or a clustering of the words' neighbours in the text."""
     if config.start == "random":
         return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed))
+    shape = table_shape(len(vocabulary), model.components, model.rows)
+    refuse_beyond_memory(
+        f"the clustering of {len(vocabulary):,} words into a table of {' × '.join(map(str, shape))}",
+        4 * len(vocabulary) * max(shape),
+        "give --rows nearer to the root of the vocabulary, or a smaller vocabulary",
+    )
     vectors = bigram_vectors(ids, vocabulary.counts, words=vocabulary.words, seed=seed, tell=tell)
     weights = root_counts(vocabulary.counts)
-    shape = table_shape(len(vocabulary), model.components, model.rows)
     table = cluster(vectors, weights, shape, seed=seed, tell=tell)
     return Start(table, table_vectors(vectors, weights, table) if config.start_vectors else None)
 
@@ -82,9 +88,9 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
     with torch.no_grad():
         inputs = torch.split(model.input_vectors.weight, list(model.shape))
         for mine, vectors in zip(inputs, start.vectors, strict=True):
-            centred = vectors - vectors.mean(axis=0)
-            found = torch.from_numpy(centred * (scale / max(float(centred.std()), 1e-30)))[:, :D]
-            mine[:, : found.shape[1]] = found.to(mine)
+            centred = (vectors - vectors.mean(axis=0))[:, :D]
+            scaled = centred * (scale / max(float(centred.std()), 1e-30))
+            mine[:, : scaled.shape[1]] = torch.from_numpy(scaled).to(mine)
         for bias, chosen in zip(model.output_bias, start.table.codes.T, strict=False):
             logs = np.log(np.bincount(chosen, weights=np.maximum(counts, 0.5), minlength=len(bias)))
             bias.copy_(torch.from_numpy(logs - logs.mean()))

@@ -17,7 +17,7 @@ class RowAdam(torch.optim.Optimizer):
     """Takes coalesced sparse gradients of matrices."""
 
     def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
-        super().__init__(parameters, {"lr": lr})
+        super().__init__(parameters, {"lr": lr, "fused": True})  # fused: a loaded state keeps its steps on the device
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]

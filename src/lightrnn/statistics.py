@@ -21,7 +21,7 @@ from .allocation import Words
 from .errors import LightRNNError
 from .model import LightRNN
 from .vocabulary import Vocabulary
-from .windows import Ids, stream_windows
+from .windows import Ids, text_windows
 
 BATCH_SIZE = 64
 WINDOW = 64
@@ -52,7 +52,7 @@ def word_sums(
     memory: float = MEMORY,
     progress: Progress = lambda tokens: None,
 ) -> WordSums:
-    """One pass over a token stream with dropout off; sums for the first `components` components (default: all).
+    """One pass over a text as training reads it, dropout off; sums for the first `components` (default: all).
 
     A matching needs no more than scores, so for one these are summed where they are narrower than the states. Sums are
     kept in double precision where the memory allows, for the sake of very frequent words, else in single.
@@ -73,16 +73,17 @@ def word_sums(
     counts = torch.zeros(size, dtype=torch.int64, device=device)
     was_training = model.training
     model.eval()
-    state = model.initial_state(min(BATCH_SIZE, len(ids)))
-    done = 0
+    state, done = None, 0
     with torch.inference_mode():
-        for window in stream_windows(ids, vocabulary.bos_id, BATCH_SIZE, WINDOW):
+        for window in text_windows(ids, vocabulary, BATCH_SIZE, WINDOW, np.random.default_rng(0)):
             words = window.words.to(device)
+            state = None if window.starts else state
             hidden, state = model.hidden_states(model.codes[words], state)  # (B, T, K, H)
-            seen = words[:, 1:].flatten()
+            mask = torch.ones_like(words[:, 1:], dtype=torch.bool) if window.mask is None else window.mask.to(device)
+            seen = words[:, 1:][mask]
             counts += torch.bincount(seen, minlength=size)
             for s in range(components):
-                states = hidden[:, :, s].flatten(0, 1)
+                states = hidden[:, :, s][mask]
                 states = states @ model.output_vectors[s].T if is_scores[s] else states
                 sums[s].index_add_(0, seen, states.to(precision))
             done += window.tokens

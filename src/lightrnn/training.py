@@ -24,7 +24,7 @@ from .evaluation import Evaluation, evaluate
 from .model import RecurrentModel, State
 from .row_adam import RowAdam
 from .vocabulary import Vocabulary
-from .windows import Ids, Window, sentence_windows, stream_windows
+from .windows import Ids, Window, text_windows
 
 LOWER_RATE = "start again, or go on from the best model with --init, at a lower --learning-rate"
 
@@ -141,11 +141,8 @@ class Trainer:
         return self.config.learning_rate * factor
 
     def _windows(self, epoch: int, skip: int) -> Iterator[Window]:
-        size, window, vocabulary = self.config.batch_size, self.config.window, self.vocabulary
-        if vocabulary.rules.convention == "stream":
-            return stream_windows(self.train, vocabulary.bos_id, size, window, skip)
         order = np.random.default_rng([self.config.seed, epoch])
-        return sentence_windows(self.train, vocabulary.bos_id, vocabulary.eos_id, size, window, order, skip)
+        return text_windows(self.train, self.vocabulary, self.config.batch_size, self.config.window, order, skip)
 
     def _timed_batch(self, window: Window) -> Batch:
         start = time.perf_counter()

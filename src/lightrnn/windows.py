@@ -12,6 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .vocabulary import Vocabulary
+
 Ids = NDArray[np.int32]
 POOL = 100  # batches of sentences that are sorted by length together
 
@@ -29,6 +31,15 @@ class Window:
     def tokens(self) -> int:
         """How many words the window predicts."""
         return int(self.words[:, 1:].numel() if self.mask is None else self.mask.sum())
+
+
+def text_windows(
+    ids: Ids, vocabulary: Vocabulary, batch_size: int, window: int, order: np.random.Generator, skip: int = 0
+) -> Iterator[Window]:
+    """A text as its convention reads it: one stream, or sentences in random order that start afresh."""
+    if vocabulary.rules.convention == "stream":
+        return stream_windows(ids, vocabulary.bos_id, batch_size, window, skip)
+    return sentence_windows(ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window, order, skip)
 
 
 def stream_windows(ids: Ids, first: int, batch_size: int, window: int, skip: int = 0) -> Iterator[Window]:

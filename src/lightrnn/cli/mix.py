@@ -11,8 +11,9 @@ import typer
 from ..bootstrap import choose_device
 from ..checkpoint import CONFIG
 from ..errors import LightRNNError
+from ..evaluation import perplexity_of
 from ..loading import load_all, save_mix
-from ..mixture import Mix, tune
+from ..mixture import Mix, mixed, tune
 from . import screen
 from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption, check_output, use_threads
 from .texts import ids_of
@@ -61,12 +62,14 @@ def mix(
                 ids = ids_of(together, [source], split)
                 found[name] = together.member_log_probs(ids, progress=partial(progress, name))
     weights = tune(found["tune"])
-    mixed = {name: np.log(np.exp(log_probs) @ weights) for name, log_probs in found.items()}
+    together_log_probs = {name: mixed(log_probs, weights) for name, log_probs in found.items()}
     rows: list[dict[str, Any]] = [
-        {"model": name, "weight": weight, **{on: _perplexity(values[:, m]) for on, values in found.items()}}
+        {"model": name, "weight": weight, **{on: perplexity_of(values[:, m]) for on, values in found.items()}}
         for m, (name, weight) in enumerate(zip(names, weights, strict=True))
     ]
-    rows.append({"model": "mix", "weight": 1.0, **{on: _perplexity(values) for on, values in mixed.items()}})
+    rows.append(
+        {"model": "mix", "weight": 1.0, **{on: perplexity_of(values) for on, values in together_log_probs.items()}}
+    )
     if out is not None:
         save_mix(out, models, weights)
     if as_json:
@@ -76,10 +79,6 @@ def mix(
     screen.out.print(screen.table(None, "model", "weight", *(f"perplexity, {on}" for on in found), rows=lines))
     if out is not None:
         screen.note(f"the mix is in {out}")
-
-
-def _perplexity(log_probs: np.ndarray) -> float:
-    return float(np.exp(min(-log_probs.mean(), 700.0)))
 
 
 def _tell_vocabularies(together: Mix, names: list[str]) -> None:

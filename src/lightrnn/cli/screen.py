@@ -155,13 +155,18 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], int]]:
-    """Ctrl-C and SIGTERM ask for a stop at the next safe point: the yielded function returns the signal, or 0."""
+    """Ctrl-C and SIGTERM ask for a stop at the next safe point: the yielded function returns the signal, or 0.
+
+    A second one does not wait: what is on disk is whole at any moment.
+    """
     received = 0
 
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal received
+        if received:
+            raise KeyboardInterrupt
         received = number
-        note("stopping: saving first …")
+        note("stopping: saving first … (once more: stop at once)")
 
     previous: dict[int, Any] = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,6 +1,7 @@
 """lightrnn train"""
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -53,11 +54,11 @@ def train(
 ) -> None:
     """Train a LightRNN, or with --model one of its opponents.
 
-    The model folder always holds the best model so far, and what is needed to go on: Ctrl-C saves and stops, and the
-    same command with --resume continues to the same result as if it had never stopped. Straight from a text file
-    works too: it is prepared into MODEL/data first, with the last 5% held out for validation unless --valid is given.
-    Every field of the recipe can be given as an option. With --init or --table the word table stays as it is unless
-    --refine is given.
+    The model folder always holds the best model so far, and what is needed to go on: Ctrl-C saves and stops, and
+    `lightrnn train DATA -o MODEL --resume` continues to the same result as if it had never stopped. Straight from a
+    text file works too: it is prepared into MODEL/data first, with the last 5% held out for validation unless --valid
+    is given. Every field of the recipe can be given as an option. With --init or --table the word table stays as it is
+    unless --refine is given.
 
       lightrnn train data -o model
       lightrnn train data -o model --recipe paper-aclw --minutes 60
@@ -88,7 +89,8 @@ def train(
     if find_spec("matplotlib"):
         training_figures(out)
     if outcome.interrupted:
-        screen.note(f"saved; go on with the same command and --resume ({out})")
+        command = shlex.join(["lightrnn", "train", str(data), "-o", str(out), "--resume"])
+        screen.note(f"saved; go on with: {command}")
         raise typer.Exit(128 + signal)
     screen.note(f"{outcome.reason}; best validation perplexity {outcome.best_perplexity:.2f}; model in {out}")
 
