@@ -383,7 +383,7 @@ def test_one_refinement_on_its_own(tiny: Corpus, tmp_path: Path) -> None:
         old, new = load_model(tmp_path / "m")[0], load_model(tmp_path / how)[0]
         assert (old.codes != new.codes).any()
         assert torch.equal(old.output_vectors[0], new.output_vectors[0])
-    command = ["table", str(tmp_path / "cluster"), "--data", str(tiny.path), "--rows", "3", "--json"]
+    command = ["table", str(tmp_path / "cluster"), "--data", str(tiny.path), "--count", "3", "--json"]
     done = subprocess.run([sys.executable, "-m", "lightrnn", *command], capture_output=True, check=True, text=True)
     facts = json.loads(done.stdout)
     shown = [line["row"] for line in facts["shown"]]

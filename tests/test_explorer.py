@@ -164,7 +164,7 @@ def test_the_program_writes_the_page(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    monkeypatch.setattr(sys, "argv", ["lightrnn", "table", str(model), "--rows", "1", "--html", str(page)])
+    monkeypatch.setattr(sys, "argv", ["lightrnn", "table", str(model), "--count", "1", "--html", str(page)])
     with pytest.raises(SystemExit) as stopped:
         main()
     assert not stopped.value.code

@@ -29,7 +29,7 @@ def table(
     column: Annotated[int | None, typer.Option("--column", help="Show this column; the first is 0.")] = None,
     word: Annotated[str | None, typer.Option("--word", help="Show a word's cell, row mates and column mates.")] = None,
     words: Annotated[int, typer.Option("--words", min=1, help="Words of a row or column to show.")] = 10,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows to show.")] = 10,
+    count: Annotated[int, typer.Option("-k", "--count", min=1, help="How many rows to show.")] = 10,
     data: Annotated[
         Path | None,
         typer.Option("--data", help="Data folder: show the rows that are most coherent in its validation text."),
@@ -46,7 +46,7 @@ def table(
     by the cosine of their neighbours. In a table of more than two components, the first is the row and the others in
     lexicographic order are the column.
 
-      lightrnn table model --rows 20
+      lightrnn table model --count 20
       lightrnn table model --word london --words 30
       lightrnn table model --html table.html
     """
@@ -62,7 +62,7 @@ def table(
     elif column is not None:
         facts |= {"shown": [view.line("column", column)]}
     else:
-        facts |= {"shown": [view.line("row", int(r)) for r in view.ranked(data)[:rows]]}
+        facts |= {"shown": [view.line("row", int(r)) for r in view.ranked(data)[:count]]}
         facts |= view.coherence(data) if data is not None else {}
     if html is not None:
         page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
