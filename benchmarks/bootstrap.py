@@ -18,6 +18,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from corpora import corpus_folder
+
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "bootstrap"
 CORPORA = {  # preset, seeds, epochs in all
     "ptb": ("ptb", (1, 2), 8),
@@ -101,7 +103,7 @@ def main() -> None:
     for corpus in arguments.only or CORPORA:
         preset, seeds, _ = CORPORA[corpus]
         if not (arguments.work / corpus).exists():
-            source = str(Path(os.environ["LIGHTRNN_CORPORA"]) / corpus)
+            source = str(corpus_folder(corpus))
             lightrnn("prepare", source, "--preset", preset, "-o", str(arguments.work / corpus))
         for seed in arguments.seed or seeds:
             rows = arguments.row or [row for row in ROWS if row not in EXTRA or (corpus, seed) == ("ptb", 1)]

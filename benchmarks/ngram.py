@@ -6,12 +6,12 @@ DATA is a folder made by `lightrnn prepare`; without it only the perplexities of
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from corpora import corpus_folder
 from lightrnn.corpus import prepare
 from lightrnn.evaluation import evaluate
 from lightrnn.kneser_ney import estimate
@@ -44,7 +44,7 @@ def main() -> None:
         done = subprocess.run([sys.executable, "-c", MEASURED, str(arguments.data)], stdout=subprocess.PIPE, check=True)
         print(f"{arguments.data.name}: {done.stdout.decode().strip()}")
     for name, (preset, reference) in REFERENCE.items():
-        source = Path(os.environ["LIGHTRNN_CORPORA"]) / name
+        source = corpus_folder(name)
         train, valid, test = ([str(source / f"{split}.txt.xz")] for split in ("train", "valid", "test"))
         with tempfile.TemporaryDirectory() as folder:
             corpus = prepare(train, Path(folder) / "data", valid=valid, test=test, rules=PRESETS[preset].rules)

@@ -7,7 +7,6 @@ Prints medians measured side by side in one run, their ratio, and peak resident 
 
 import argparse
 import lzma
-import os
 import statistics
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from array import array
 from collections import Counter
 from pathlib import Path
 
+from corpora import corpus_folder
 from lightrnn.corpus import prepare
 
 
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--corpus", default="eltec-en")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
-    source = Path(os.environ["LIGHTRNN_CORPORA"]) / arguments.corpus / "train.txt.xz"
+    source = corpus_folder(arguments.corpus) / "train.txt.xz"
     times: dict[str, list[float]] = {"two-pass loop": [], "prepare": []}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

@@ -15,6 +15,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from corpora import corpus_folder
+
 RUNS = {
     "paper-aclw": ["--layers", "1", "--hidden-size", "200", "--dropout", "0.25", "--epochs", "8", "--check-every", "0"],
     "small": ["--epochs", "8"],
@@ -44,8 +46,7 @@ def main() -> None:
     work: Path = parser.parse_args().work
     if not (work / "ptb").exists():
         work.mkdir(parents=True, exist_ok=True)
-        source = Path(os.environ["LIGHTRNN_CORPORA"]) / "ptb"
-        lightrnn("prepare", str(source), "--preset", "ptb", "-o", str(work / "ptb"))
+        lightrnn("prepare", str(corpus_folder("ptb")), "--preset", "ptb", "-o", str(work / "ptb"))
     cells = [(recipe, seed) for recipe in RUNS for seed in SEEDS]
     with ThreadPoolExecutor(2) as pool:
         curves = dict(zip(cells, pool.map(lambda cell: perplexities(work, *cell), cells), strict=True))
