@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -248,6 +249,12 @@ def test_a_bigram_start_gives_vectors_and_biases(tiny: Corpus, components: int, 
         offset += n
         share = np.array([np.maximum(counts, 0.5)[chosen == i].sum() for i in range(n)])
         assert np.allclose(model.output_bias[s].detach().softmax(dim=0), share / share.sum(), atol=1e-5)
+
+
+def test_a_table_beyond_memory_is_refused(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sysconf", lambda _: 10)
+    with pytest.raises(LightRNNError, match=r"into a table of 21 × 3 needs .* GB and .* give --rows nearer"):
+        choose_start(BootstrapConfig(), tiny.split("train"), tiny.vocabulary, ModelConfig(rows=30), seed=1)
 
 
 def test_vectors_of_the_start_are_used_unless_refused(tiny: Corpus, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_word_is_cleaned_as_text_is(shown: Shown) -> None:
 
 def test_rows_by_use(shown: Shown, read: tuple[WordTable, Vocabulary]) -> None:
     table, vocabulary = read
-    lines = json.loads(shown(rows=3, words=2, as_json=True))["shown"]
+    lines = json.loads(shown(count=3, words=2, as_json=True))["shown"]
     use = np.bincount(table.codes[:, 0], weights=vocabulary.counts)
     assert [line["tokens"] for line in lines] == sorted(use, reverse=True)[:3]
     assert all(line["words"] == members(table, vocabulary, row=line["row"])[:2] for line in lines)

@@ -1,5 +1,6 @@
 """Solvers against SciPy and brute force, and what every matching must be."""
 
+import os
 from itertools import permutations
 
 import numpy as np
@@ -8,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from lightrnn import matching
 from lightrnn.errors import LightRNNError
 from lightrnn.matching import SOLVERS, block, exact, half, table_cost
 from lightrnn.table import WordTable, table_shape
@@ -120,9 +120,11 @@ def test_transport_against_an_assignment_with_copies(V: int, n: int, kind: str, 
 
 @pytest.mark.parametrize("name", ["exact", "half"])
 def test_sizes_beyond_memory_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matching.os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(os, "sysconf", lambda _: 100)
     costs = random_costs(100, 2, "plain", 0)
-    with pytest.raises(LightRNNError, match=rf"the {name} solver needs .* GB for 100 words .* use the block solver"):
+    with pytest.raises(
+        LightRNNError, match=rf"the {name} solver for 100 words needs .* GB and .* use the block solver"
+    ):
         SOLVERS[name](costs, WordTable.random(100, seed=0))
 
 
