@@ -84,7 +84,7 @@ def _members(groups: NDArray[np.int64]) -> list[Words]:
 
 def refuse_beyond_memory(what: str, needed: int, advice: str) -> None:
     """Fail before a large array is made, where the system tells how much memory is free."""
-    if "SC_AVPHYS_PAGES" in os.sysconf_names:
+    if "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", {}):
         available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if needed > available:
             raise LightRNNError(f"{what} needs {needed / 1e9:.1f} GB and {available / 1e9:.1f} GB are free; {advice}")
