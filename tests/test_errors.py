@@ -828,7 +828,7 @@ MEANT_FOR = {
 }
 VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": "none", "rounds": 2, "round_share": 0.1}
 SWITCHES = ("output_bias", "start_vectors")
-VALUES |= {"rows": 9, "solver": "half", "blackout_samples": 9, "blackout_alpha": 0.5}
+VALUES |= {"embedding_size": 9, "rows": 9, "solver": "half", "blackout_samples": 9, "blackout_alpha": 0.5}
 
 
 @pytest.mark.parametrize("name", MEANT_FOR)

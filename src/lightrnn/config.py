@@ -79,6 +79,8 @@ def _checked(declared: "Field[Any]", value: Any) -> Any:
 
 
 MODELS = ("lightrnn", "full", "hsm", "chsm", "blackout", "adaptive")
+FILTERS = {width: 25 * width for width in range(1, 7)}  # of chsm's character convolutions: width → filters
+FEATURES = sum(FILTERS.values())  # 525
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,11 @@ class ModelConfig(Settings):
     layers: int = setting(1, "recurrent layers", least=1, most=64)
     hidden_size: int = setting(200, "units of a recurrent layer (the paper's m)", least=1, most=65536)
     embedding_size: int = setting(
-        0, "size of the input vectors (the paper's n); 0: the hidden size", least=0, most=65536
+        0,
+        "size of the input vectors (the paper's n); 0: the hidden size",
+        least=0,
+        most=65536,
+        models=("lightrnn", "full", "hsm", "blackout", "adaptive"),
     )
     components: int = setting(
         2, "components of the word table: 2 for rows and columns", least=2, most=8, models=("lightrnn",)
@@ -128,7 +134,7 @@ class ModelConfig(Settings):
 
     @property
     def input_size(self) -> int:
-        return self.embedding_size or self.hidden_size
+        return FEATURES if self.model == "chsm" else self.embedding_size or self.hidden_size
 
 
 @dataclass(frozen=True)

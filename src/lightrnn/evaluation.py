@@ -17,6 +17,7 @@ from math import exp, nan
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from .errors import LightRNNError
 from .model import LanguageModel, State, select_state, stack_states
@@ -27,7 +28,7 @@ from .windows import Ids, context_and_words, padded, sentence_bounds
 BATCH_SIZE = 64
 WINDOW = 64  # words scored in one call of the model
 WARM_UP = 128  # words that a track reads before those it scores
-TOLERANCE = 1e-3  # largest difference of states that counts as none
+TOLERANCE = 1e-3  # largest difference that states may make and count as equal
 
 Progress = Callable[[int], None]  # tokens scored so far
 
@@ -173,8 +174,15 @@ def stream_log_probs(
 
 
 def _state_gaps(one: State, other: State) -> NDArray[np.float64]:
-    """(B,): the largest difference between two batches of states, track by track."""
-    gaps = [(a - b).abs().float().amax(dim=(0, 2)).cpu().numpy() for a, b in zip(one, other, strict=True)]
+    """(B,): the largest difference that two batches of states make, track by track.
+
+    An LSTM's c is seen through tanh only, and some of its units count up to hundreds, where one more makes none.
+    """
+
+    def seen(tensor: Tensor) -> Tensor:
+        return tensor.float().tanh() if tensor.is_floating_point() else tensor.float()
+
+    gaps = [(seen(a) - seen(b)).abs().amax(dim=(0, 2)).cpu().numpy() for a, b in zip(one, other, strict=True)]
     return np.asarray(np.stack(gaps).max(axis=0), np.float64)
 
 

@@ -20,7 +20,7 @@ def build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, 
         return LightRNN(config, table)
     word_input: nn.Module
     if config.model == "chsm":
-        word_input = CharacterCNN(vocabulary, config.input_size)
+        word_input = CharacterCNN(vocabulary)
     else:
         word_input = nn.Embedding(len(vocabulary), config.input_size, sparse=True)
     return WordModel(config, word_input, _output(config, vocabulary, seed))

@@ -4,8 +4,8 @@ Letters as in the paper: V vocabulary, n embedding size, m hidden size; rows and
 """
 
 from .baselines import adaptive_shape
-from .characters import CHARACTER_SIZE, FEATURES, FILTERS
-from .config import ModelConfig
+from .characters import CHARACTER_SIZE
+from .config import FEATURES, FILTERS, ModelConfig
 from .table import table_shape
 
 GATES = {"lstm": 4, "gru": 3, "rnn-tanh": 1, "rnn-sigmoid": 1}
@@ -20,12 +20,12 @@ def lightrnn_parameters(config: ModelConfig, shape: tuple[int, ...]) -> dict[str
 
 def opponent_parameters(config: ModelConfig, vocabulary_size: int, characters: int = CHARACTERS) -> dict[str, int]:
     """Parameters by part of the paper's opponents; `characters`: how many different ones the words are made of."""
-    n, m, V = config.input_size, config.hidden_size, vocabulary_size
+    m, V = config.hidden_size, vocabulary_size
     parts = conventional_parameters(config, V)
     if config.model == "chsm":
         convolutions = sum(count * (width * CHARACTER_SIZE + 1) for width, count in FILTERS.items())
         highway = 2 * FEATURES * (FEATURES + 1)
-        parts["input vectors"] = (characters + 2) * CHARACTER_SIZE + convolutions + highway + FEATURES * n
+        parts["input vectors"] = (characters + 2) * CHARACTER_SIZE + convolutions + highway
     if config.model == "adaptive":
         cutoffs, divisor = adaptive_shape(V, m)
         ends = [*cutoffs[1:], V]
