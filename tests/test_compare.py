@@ -422,6 +422,22 @@ def test_a_cell_begun_with_other_settings_is_not_gone_on_with(tiny: Corpus, tmp_
         longer.train(longer.missing()[0])
 
 
+def test_a_cell_that_fails_does_not_stop_the_others(tiny: Corpus, tmp_path: Path, call: Call) -> None:
+    grid = grid_file(tmp_path, tiny, "epochs = 1\n")
+    bad = next(cell for cell in Grid.load(str(grid)).cells() if cell.model.name == "HSM")
+    spoiled = tmp_path / "r" / "work" / bad.name / "training.safetensors"
+    spoiled.parent.mkdir(parents=True)
+    spoiled.write_bytes(b"")
+    result = call("compare", grid, "-o", tmp_path / "r", "--no-plots")
+    assert result.code == 2
+    message = result.err.splitlines()[-1]
+    assert message.startswith("error: 1 cell failed: ")
+    assert bad.name in message
+    assert "remove the folder of such a cell" in message
+    finished = sorted(path.name for path in (tmp_path / "r" / "cells").iterdir())
+    assert len(finished) == len(Grid.load(str(grid)).cells()) - 1
+
+
 def test_other_data_by_the_same_name_is_refused(whole: Comparison, tiny: Corpus, tmp_path: Path) -> None:
     texts = [tmp_path / "a.txt"]
     texts[0].write_text(made_up_text(300, 20, seed=1), encoding="utf-8")
@@ -436,7 +452,7 @@ def test_bad_command_lines(whole: Comparison, tiny: Corpus, tmp_path: Path, call
     grid = grid_file(tmp_path, tiny)
     assert "--only must be one of tiny, got 'ptb'" in refused(call("compare", grid, "-o", "r", "--only", "ptb"))
     assert "--model must be one of LightRNN 12, HSM, KN-3" in refused(call("compare", grid, "-o", "r", "--model", "X"))
-    assert "there is no grid 'mein'; known are main" in refused(call("compare", "mein", "-o", "r"))
+    assert "there is no grid 'mein'; known are characters, main" in refused(call("compare", "mein", "-o", "r"))
     assert "cannot read the grid no.toml" in refused(call("compare", "no.toml", "-o", "r"))
     broken = tmp_path / "broken.toml"
     broken.write_text("seeds = [", encoding="utf-8")
@@ -549,13 +565,15 @@ def test_means_over_seeds() -> None:
     assert figures["4, 5", "fr", "B", "test, mixed with KN"] == ("", "2")
     assert figures["4, 5", "fr", "KN", "test"] == ("120.0", "1")
     assert figures["4, 5", "fr", "A 200", "test"] == ("", "0")
-    assert figures["3", "fr", "A 100", "s to reach 101.0"] == ("15.0", "2")  # 20 and 10, to the mean of 104 and 98
-    assert figures["3", "fr", "B", "s to reach 101.0"] == ("inf", "2")  # one seed never does
+    assert figures["3", "fr", "A 100", "s to reach 101.0"] == ("inf", "2")  # 20 to 104, and the second never to 98
+    assert figures["3", "fr", "B", "s to reach 101.0"] == ("60.0", "2")  # each seed to its own
     assert figures["3", "fr", "A 100", "reallocation share"] == ("0.01", "2")
     assert figures["2", "fr", "A 100", "hidden"] == ("100.0", "2")
     assert figures["2", "en", "A 200", "test"] == ("60.0", "1")
     assert not [key for key in figures if key[0] == "2" and key[2] == "B"]  # one size is no table
     assert not [key for key in figures if key[1] == "de"]
+    other = replace(LAYOUT, models=(replace(LAYOUT.models[0], rest="more rows"), *LAYOUT.models[1:]))
+    assert "2" not in [table.number for table in tables(other, CELLS)]  # they differ in more than size
 
 
 def test_the_papers_table() -> None:
@@ -578,7 +596,8 @@ def test_markdown_says_where_the_figures_come_from() -> None:
         "- abacus, device cpu, CPU threads: 1, PyTorch 2\n",
         "- finished 2026-11-16 to 2026-11-18\n",
         "| A 100 | 82.0/1M |  |  |\n",
-        "| B | not reached | 300 | 0.0 | 3.0 | 1.00% | 2 |\n",
+        "| A 100 | not reached | 300 | 0.0 | 3.0 | 1.00% | 2 |\n",
+        "| B | 60 | 300 | 0.0 | 3.0 | 1.00% | 2 |\n",
     ):
         assert part in text
     for line in text.splitlines():
@@ -599,7 +618,7 @@ def test_seconds_to_reach_are_of_the_first_check_that_is_there(perplexity: float
 
 def test_grids_that_ship() -> None:
     grids = {name: Grid.load(name) for name in shipped_names("grid")}
-    assert set(grids) == {"main", "opponents", "sizes", "time", "paper-aclw", "paper-billionw"}
+    assert set(grids) == {"main", "opponents", "characters", "sizes", "time", "paper-aclw", "paper-billionw"}
     assert {entry.recipe.model.layers for entry in grids["opponents"].models} == {2}
     kinds = {entry.recipe.model.model if entry.recipe else "ngram" for entry in grids["main"].models}
     assert kinds == {"ngram", "lightrnn", "full", "hsm", "chsm", "adaptive", "blackout"}

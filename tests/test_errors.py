@@ -488,6 +488,16 @@ def test_preparing_into_the_current_folder_is_no_reason_to_crash(
     assert not leftovers(tmp_path)
 
 
+def test_force_does_not_replace_what_it_reads(refuse: Refusal, world: World, model: Path) -> None:
+    for inputs in (
+        (world.data, "--init", model),
+        (world.data, "--table", model / "table.tsv"),
+        (model / "vocab.tsv",),
+    ):
+        message = refuse("train", *inputs, "-o", model, "--force", *SMALL)
+        assert f"{inputs[-1]} is in the folder that --force would replace; choose another -o" in message
+
+
 @pytest.mark.parametrize("text", ["empty", "latin.txt"])
 def test_force_keeps_the_old_folder_until_the_new_one_is_whole(
     refuse: Refusal, world: World, data: Path, model: Path, tmp_path: Path, text: str

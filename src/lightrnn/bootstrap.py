@@ -144,7 +144,13 @@ def resume(
         table = WordTable(tensors["model.codes"].numpy().astype("int64"), tuple(facts["table_shape"]))
     model = build(recipe.model, corpus.vocabulary, table, recipe.training.seed).to(device or choose_device())
     trainer = _trainer(model, recipe, corpus, facts["round"])
-    trainer.restore(tensors, facts["position"])
+    try:
+        trainer.restore(tensors, facts["position"])
+    except (KeyError, RuntimeError):
+        raise LightRNNError(
+            f"the run in {folder} does not fit the model that its settings describe now; "
+            "train again into another folder"
+        ) from None
     run = Run(
         recipe, corpus, folder, trainer, facts["round"], facts["best_perplexity"], facts["seconds"], facts["words"]
     )

@@ -24,6 +24,7 @@ from .vocabulary import Vocabulary
 LONGEST = 40  # characters of a word that are looked at
 CHARACTER_SIZE = 15
 WIDEST = max(FILTERS)
+SCALE = 0.2  # of a word vector's entries; the optimiser moves 525 of size 1 too far at a step for the gates they feed
 BLOCK = 4096  # words of the vocabulary whose vectors are computed at once
 
 
@@ -102,7 +103,7 @@ class CharacterCNN(nn.Module):
         highest = torch.segment_reduce(scores, "max", lengths=lengths, axis=0, unsafe=True)  # (U, FEATURES)
         y = torch.tanh(highest)  # the max of tanh is the tanh of the max
         t = torch.sigmoid(self.gate(y))
-        return F.layer_norm(t * torch.relu(self.transform(y)) + (1 - t) * y, (FEATURES,))
+        return SCALE * F.layer_norm(t * torch.relu(self.transform(y)) + (1 - t) * y, (FEATURES,))
 
     def _filters(self) -> tuple[Tensor, Tensor]:
         """All convolutions as one of the widest: weights (FEATURES, WIDEST · E), zero past a filter's width; biases."""

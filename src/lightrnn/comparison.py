@@ -82,7 +82,9 @@ class Comparison:
     def check_corpora(self, cells: list[Cell]) -> None:
         """Fail now rather than after hours where a corpus cannot be found."""
         for entry in {cell.corpus.name: cell.corpus for cell in cells}.values():
-            if not (self._data(entry) / "data.json").exists():
+            if (self._data(entry) / "data.json").exists():
+                self.open(entry)
+            else:
                 self._text(entry)
 
     def open(self, entry: CorpusEntry, progress: Progress = _silent) -> Corpus:
@@ -118,7 +120,9 @@ class Comparison:
         recipe, corpus, folder = cell.recipe, self.open(cell.corpus), self.work / cell.name
         assert recipe is not None
         if (folder / TRAINING).exists():
-            begun = Recipe.from_dict({name: read_config(folder)["training"][name] for name in recipe.to_dict()}, "it")
+            begun = Recipe.from_dict(
+                {name: read_config(folder)["training"][name] for name in recipe.to_dict()}, str(folder)
+            )
             if difference := _difference(begun, recipe):
                 raise LightRNNError(
                     f"{folder} was begun with {difference}; give that again, or remove the folder to start afresh"
@@ -266,7 +270,8 @@ class Comparison:
         """How to prepare a corpus, and its files."""
         if entry.data is not None:
             raise LightRNNError(
-                f"{entry.data}, the data of the corpus {entry.name!r}, is no folder of lightrnn prepare"
+                f"{entry.data}, the data of the corpus {entry.name!r}, is no folder of lightrnn prepare; "
+                "make it with that, or name a folder of text and a preset"
             )
         if self.corpora is None:
             raise LightRNNError(
@@ -287,7 +292,8 @@ def read_cell(path: Path) -> Facts:
     facts = read_json(path)
     if facts.get("format") != CELL_FORMAT:
         raise LightRNNError(
-            f"{path} is not a cell that this lightrnn can read (format {facts.get('format')!r}, not {CELL_FORMAT})"
+            f"{path} is not a cell that this lightrnn can read (format {facts.get('format')!r}, not {CELL_FORMAT}); "
+            "use another -o, or the lightrnn that wrote it"
         )
     return facts
 
@@ -318,8 +324,10 @@ def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogPro
 
 
 def _digest(corpus: Corpus) -> str:
-    """Of everything that a cell's figures depend on."""
-    return " ".join((corpus.vocabulary.digest, *(corpus.info["splits"][split]["sha256"] for split in SPLITS)))
+    """Of everything that a cell's figures depend on; the convention is named where it is not the usual one."""
+    convention = corpus.vocabulary.rules.convention
+    parts = [corpus.vocabulary.digest, *(corpus.info["splits"][split]["sha256"] for split in SPLITS)]
+    return " ".join(parts if convention == "stream" else [*parts, convention])
 
 
 def _curve(lines: list[Facts], before: float) -> tuple[list[Facts], float]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from .config import ModelConfig
 from .figures import Plot
 from .sizes import human_bytes, human_count
 
@@ -23,12 +24,13 @@ Measure = Callable[[Facts], float | None]
 
 @dataclass(frozen=True)
 class ModelRow:
-    """A model of the grid: kind as in a recipe, or ngram; the sizes of a network."""
+    """A model of the grid: kind as in a recipe, or ngram; the sizes of a network; `rest`: what else tells it apart."""
 
     name: str
     kind: str
     embedding_size: int = 0
     hidden_size: int = 0
+    rest: object = None
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,9 @@ RESULTS = (
 )
 TEST, PARAMETERS = RESULTS[1], RESULTS[4]
 SIZES = (
-    Column("layers", _count, lambda cell: _network(cell)["layers"]),
-    Column("embedding", _count, lambda cell: _network(cell)["embedding_size"] or _network(cell)["hidden_size"]),
-    Column("hidden", _count, lambda cell: _network(cell)["hidden_size"]),
+    Column("layers", _count, lambda cell: _network(cell).layers),
+    Column("embedding", _count, lambda cell: _network(cell).input_size),
+    Column("hidden", _count, lambda cell: _network(cell).hidden_size),
     TEST,
     PARAMETERS,
 )
@@ -110,9 +112,8 @@ REALLOCATION: tuple[Column, ...] = (
 )
 
 
-def _network(cell: Facts) -> Facts:
-    settings: Facts = cell["recipe"]["model"]
-    return settings
+def _network(cell: Facts) -> ModelConfig:
+    return ModelConfig.from_dict(cell["recipe"]["model"], "a cell")
 
 
 def of(cells: Sequence[Facts], corpus: str, model: str) -> list[Facts]:
@@ -128,6 +129,11 @@ def mean(cells: Sequence[Facts], measure: Measure) -> float | None:
 def seconds_to_reach(cell: Facts, perplexity: float) -> float:
     """Of the first validation at or below a perplexity, the making of tables included; infinite if there is none."""
     return next((float(p["seconds"]) for p in cell["curve"] if p["perplexity"] <= perplexity), inf)
+
+
+def seconds_to_goal(cell: Facts, goals: dict[int, float]) -> float | None:
+    """The same to the perplexity that the target reached with the same seed."""
+    return seconds_to_reach(cell, goals[cell["seed"]]) if cell["seed"] in goals else None
 
 
 def tables(layout: Layout, cells: Sequence[Facts]) -> list[Table]:
@@ -146,16 +152,16 @@ def tables(layout: Layout, cells: Sequence[Facts]) -> list[Table]:
     networks = [model for model in layout.models if model.kind != "ngram"]
     for corpus in (corpus for corpus in layout.corpora if any(cell["corpus"] == corpus for cell in cells)):
         made.append(table("4, 5", "perplexity and size (the paper's Tables 4 and 5)", corpus, layout.models, RESULTS))
-        for kind in dict.fromkeys(model.kind for model in networks):
-            alike = [model for model in networks if model.kind == kind]
+        for kind, rest in dict.fromkeys((model.kind, model.rest) for model in networks):
+            alike = [model for model in networks if (model.kind, model.rest) == (kind, rest)]
             if len({(model.embedding_size, model.hidden_size) for model in alike}) > 1:
                 title = f"{kind} by embedding and hidden size (Table 2)"
                 made.append(table("2", title, corpus, alike, SIZES))
         columns, title = REALLOCATION, "time of training, and reallocation's share (Table 3)"
-        goal = mean(of(cells, corpus, layout.target), lambda cell: cell["valid"]) if layout.target else None
-        if goal is not None:
-            name = f"s to reach {goal:.1f}"
-            columns = (Column(name, _count, partial(seconds_to_reach, perplexity=goal)), *columns)
+        goals = {cell["seed"]: cell["valid"] for cell in of(cells, corpus, layout.target)} if layout.target else {}
+        if goals:
+            name = f"s to reach {fmean(goals.values()):.1f}"
+            columns = (Column(name, _count, partial(seconds_to_goal, goals=goals)), *columns)
             title = f"time to reach {layout.target}'s validation perplexity, and reallocation's share (Table 3)"
         if networks:
             made.append(table("3", title, corpus, networks, columns))

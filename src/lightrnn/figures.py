@@ -9,6 +9,7 @@ from typing import Any
 from .checkpoint import METRICS, read_config
 from .config import ModelConfig
 from .errors import LightRNNError
+from .files import atomic_file
 from .models import part_names
 
 
@@ -61,5 +62,6 @@ class Plot:
                 self.axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 self.axes.yaxis.set_minor_formatter(NullFormatter())
         self.axes.legend(frameon=False)
-        self.figure.savefig(path, dpi=150)
+        with atomic_file(path) as file:
+            self.figure.savefig(file, dpi=150, format="png")
         return path

@@ -2,9 +2,9 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -43,9 +43,11 @@ def compare(
     """Make the paper's tables: models against each other on the same data, under the same budget.
 
     GRID names corpora, models, seeds and a budget of epochs or minutes that is the same for every network. A cell is
-    one corpus, model and seed; cells run one after the other. A finished cell is one small file in RESULTS/cells and is
-    never run again; Ctrl-C saves and stops, and the same command goes on, to the same figures if the budget is epochs.
-    RESULTS/tables.md, tables.csv and the plots are written after every cell, from all that are finished.
+    one corpus, model and seed; cells run one after the other (for several at once, run the command several times, each
+    with other --only or --model). A finished cell is one small file in RESULTS/cells and is never run again; Ctrl-C
+    saves and stops, and the same command goes on, to the same figures if the budget is epochs. RESULTS/tables.md,
+    tables.csv and the plots are written after every cell, from all that are finished. A cell that fails is told at the
+    end; the others are run.
 
     Corpora are found under the folder that the environment variable LIGHTRNN_CORPORA names, or are folders made by
     `lightrnn prepare`. A grid of your own:
@@ -83,18 +85,37 @@ def compare(
     chosen = _chosen(settings, comparison.missing(), only, model)
     out.mkdir(parents=True, exist_ok=True)
     with_plots = find_spec("matplotlib") is not None if plot is None else plot
+    command = _command(grid, out, epochs, minutes, threads)
+    failures = []
     if not tables_only:
         comparison.check_corpora(chosen)
         with _telling_how_to_go_on():
             for cell in chosen:
-                _run(comparison, cell)
-                _write(comparison, with_plots)
-    _write(comparison, with_plots)
+                try:
+                    _run(comparison, cell)
+                except LightRNNError as error:
+                    failures.append(f"{cell.name}: {error}")
+                    screen.note(f"  failed: {error}")
+                _write(comparison, with_plots, command)
+    _write(comparison, with_plots, command)
     header, rows = overview(_layout(settings), comparison.finished())
     screen.out.print(screen.table("test perplexity/parameters", *header, rows=rows))
     screen.note(
         f"{len(comparison.finished())} of {len(settings.cells())} cells finished; tables in {out / 'tables.md'}"
     )
+    if failures:
+        count = f"{len(failures)} cell{'s' * (len(failures) > 1)}"
+        raise LightRNNError(
+            f"{count} failed: {'; '.join(failures)}; mend the grid, remove the folder of such a cell in "
+            f"{comparison.work}, and run the same command"
+        )
+
+
+def _command(grid: str, out: Path, epochs: float | None, minutes: float | None, threads: int) -> str:
+    """What makes all the cells: the command without what only chose among them."""
+    options = (("--epochs", epochs), ("--minutes", minutes), ("--threads", threads))
+    given = [part for name, value in options if value for part in (name, f"{value:g}")]
+    return shlex.join(["lightrnn", "compare", grid, "-o", str(out), *given])
 
 
 def _budget(epochs: float | None, minutes: float | None) -> Budget | None:
@@ -129,6 +150,9 @@ def _telling_how_to_go_on() -> Iterator[None]:
 
 
 def _run(comparison: Comparison, cell: Cell) -> None:
+    """Run a cell, unless another process has finished it meanwhile."""
+    if cell not in comparison.missing():
+        return
     total = len(comparison.grid.cells())
     budget = f", seed {cell.seed}, {cell.corpus.budget}" if cell.recipe else ""
     screen.note(
@@ -156,15 +180,15 @@ def _layout(grid: Grid) -> Layout:
             rows.append(ModelRow(entry.name, "ngram"))
         else:
             network = entry.recipe.model
-            rows.append(ModelRow(entry.name, network.model, network.input_size, network.hidden_size))
+            rest = replace(entry.recipe, model=replace(network, hidden_size=1, embedding_size=0))
+            rows.append(ModelRow(entry.name, network.model, network.input_size, network.hidden_size, rest))
     return Layout(tuple(entry.name for entry in grid.corpora), tuple(rows), grid.target)
 
 
-def _write(comparison: Comparison, with_plots: bool) -> None:
+def _write(comparison: Comparison, with_plots: bool, command: str) -> None:
     """The tables and plots of all finished cells."""
     grid, cells, folder = comparison.grid, comparison.finished(), comparison.results
     layout = _layout(grid)
-    command = shlex.join(["lightrnn", *(argument for argument in sys.argv[1:] if argument != "--tables-only")])
     for name, text in (
         ("tables.md", markdown(layout, cells, command, len(grid.cells()))),
         ("tables.csv", csv_text(layout, cells)),

@@ -1,6 +1,7 @@
 """lightrnn info"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,7 +68,7 @@ def info(
         if settings.model == "lightrnn":
             shape = table_shape(size, settings.components, settings.rows)
     parts = lightrnn_parameters(settings, shape) if shape else opponent_parameters(settings, size, characters)
-    full = conventional_parameters(settings, size)
+    full = conventional_parameters(replace(settings, model="full"), size)
     if as_json:
         facts = {
             "model": settings.model,

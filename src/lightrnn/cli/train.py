@@ -73,6 +73,9 @@ def train(
                 raise LightRNNError(f"--{name} cannot be used with --resume: the run in {out} has its own")
     else:
         check_output(out, force, CONFIG)
+        for path in (data, init, table):
+            if path is not None and out.exists() and path.resolve().is_relative_to(out.resolve()):
+                raise LightRNNError(f"{path} is in the folder that --force would replace; choose another -o")
     with nullcontext() if resume else _in_place_of_old(out):
         if resume:
             start = _resumed(data, out, overrides)
