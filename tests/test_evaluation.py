@@ -9,7 +9,7 @@ import torch
 from lightrnn.config import ModelConfig
 from lightrnn.corpus import Corpus
 from lightrnn.evaluation import WARM_UP, evaluate, sentence_log_probs, stream_log_probs
-from lightrnn.model import LightRNN
+from lightrnn.model import LightRNN, State
 from lightrnn.table import WordTable
 from oracle import oracle_of
 
@@ -72,6 +72,30 @@ def test_a_lasting_memory_makes_tracks_run_again(tiny: Corpus) -> None:
     with torch.inference_mode():
         warmed = model.log_probs(words)[0][0, WARM_UP:].numpy()
     assert np.abs(warmed - true[middle : middle + 200]).max() > 0.015
+
+
+def test_units_that_count_do_not_make_tracks_run_again(tiny: Corpus) -> None:
+    """Three units add up as long as the text goes on; what shows of them stands still."""
+    model = model_for(tiny, scale=0.5)
+    with torch.no_grad():
+        for gate, bias in ((0, 9.0), (1, 20.0), (2, 3.0)):  # input, forget, candidate
+            model.recurrence.bias_ih_l0[6 * gate : 6 * gate + 3] = bias
+    ids = tiny.split("train")[:3001]
+    single = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size=1)
+    counted = model.log_probs(torch.from_numpy(ids.astype(np.int64))[None])[1][1]
+    assert counted.max() > 1000
+    read = 0
+    log_probs = model.log_probs
+
+    def counting(words: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+        nonlocal read
+        read += words[:, 1:].numel()
+        return log_probs(words, state)
+
+    model.log_probs = counting  # type: ignore[method-assign]
+    tracked = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size=8)
+    assert read == 3001 + 7 * WARM_UP
+    np.testing.assert_allclose(tracked, single, atol=1e-4)
 
 
 @pytest.mark.parametrize("length", [1, 2, 255, 256, 257, 513])

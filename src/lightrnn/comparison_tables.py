@@ -194,7 +194,7 @@ def markdown(layout: Layout, cells: Sequence[Facts], command: str, total: int) -
     parts = [
         "# Comparison",
         f"`{command}`: {len(cells)} of {total} cells finished. Means over the finished seeds; what has not been run is "
-        "empty.",
+        "empty. Seconds and words/s count validations, of which the last may lie beyond a budget of minutes.",
         "\n".join(f"- {line}" for line in provenance(cells)),
         _markdown("Test perplexity/parameters", header, rows),
         *(table.markdown() for table in tables(layout, cells)),
