@@ -286,8 +286,10 @@ def test_a_stop_where_there_is_nothing_to_save(
 
     monkeypatch.setattr(lightrnn.comparison, "estimate", interrupted)
     before = signal.getsignal(signal.SIGTERM)
+    mine = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start tests with it ignored
     result = call("compare", grid_file(tmp_path, tiny), "-o", "results", "--model", "KN-3")
     signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGINT, mine)
     assert result.code == code
     assert result.err.splitlines() == ["cell 1 of 3: tiny, KN-3", "stopped; go on with the same command"]
 
