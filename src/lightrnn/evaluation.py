@@ -5,8 +5,9 @@ Shapes: N tokens of the text, B batch (tracks or sentences side by side), T word
 Two conventions. *Stream* is one pass with the state carried from the first word to the last. It is computed on B
 tracks side by side, each warmed up on the words before it; then the state each track started from is compared with
 the state the track before it ended in, and tracks that differ are run again from the right state, until none does.
-So the result is that of the single pass, for any model, batch size and window. *Sentence* starts every sentence afresh
-after bos. Sums are in double precision; the division comes last.
+So the result is that of the single pass for any batch size and window, as nearly as states that make no difference now
+will make none later (`_state_gaps`). *Sentence* starts every sentence afresh after bos. Sums are in double precision;
+the division comes last.
 """
 
 import time
