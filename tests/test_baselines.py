@@ -9,16 +9,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from lightrnn import bootstrap, characters
-from lightrnn.baselines import AdaptiveSoftmax, BlackOut, adaptive_shape, class_places, frequency_ranks
+from lightrnn.baselines import (
+    AdaptiveSoftmax,
+    BlackOut,
+    HierarchicalSoftmax,
+    adaptive_shape,
+    class_places,
+    frequency_ranks,
+)
 from lightrnn.checkpoint import load_model, load_training, save_training
 from lightrnn.cli import main
-from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
+from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe
 from lightrnn.corpus import Corpus
 from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate, stream_log_probs
 from lightrnn.models import build, part_names
+from lightrnn.refinement import choose_start
 from lightrnn.row_adam import RowAdam
 from lightrnn.sizes import opponent_parameters
 from lightrnn.table import table_shape
@@ -424,6 +433,22 @@ def test_going_on_from_an_opponent_keeps_its_kind(
     assert not torch.equal(base.output.words.weight, further.output.words.weight)
 
 
+@pytest.mark.parametrize("kind", ["hsm", "chsm"])
+def test_classes_are_the_rows_of_a_bigram_start_and_stay(kind: str, tiny: Corpus, tmp_path: Path) -> None:
+    recipe = FAST.override({"model": kind, "classes": "bigram"})
+    bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, should_stop=lambda: True)
+    table = choose_start(
+        recipe.bootstrap, tiny.split("train"), tiny.vocabulary, ModelConfig(), recipe.training.seed
+    ).table
+    bootstrap.resume(tiny, tmp_path / "m", {}, device=CPU)
+    output = load_model(tmp_path / "m")[0].output
+    assert isinstance(output, HierarchicalSoftmax)
+    places, words = output.places.numpy(), np.arange(len(tiny.vocabulary))
+    assert sorted(places) == sorted(words)
+    for row in range(table.shape[0]):
+        assert set(words[places // output.S == row]) == set(words[table.codes[:, 0] == row])
+
+
 def test_a_run_of_another_version_of_the_model_is_refused(tiny: Corpus, tmp_path: Path) -> None:
     bootstrap.train(tiny, FAST.override({"model": "hsm"}), tmp_path / "m", device=CPU, should_stop=lambda: True)
     tensors, facts = load_training(tmp_path / "m")
@@ -431,6 +456,18 @@ def test_a_run_of_another_version_of_the_model_is_refused(tiny: Corpus, tmp_path
     save_training(tmp_path / "m", tensors, facts)
     with pytest.raises(LightRNNError, match="does not fit the model that its settings describe now; train again"):
         bootstrap.resume(tiny, tmp_path / "m", {}, device=CPU)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_all_but_characters_are_dropped_before_the_recurrence(kind: str, tiny: Corpus, tmp_path: Path) -> None:
+    recipe = FAST.override({"model": kind, "dropout": 0.5})
+    bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, should_stop=lambda: True)
+    model = load_model(tmp_path / "m")[0].train()
+    fed: list[Tensor] = []
+    model.recurrence.register_forward_pre_hook(lambda module, inputs: fed.append(inputs[0]))
+    model.losses(torch.arange(1, 40).view(1, -1))
+    zeros = (fed[0] == 0).double().mean().item()
+    assert zeros < 0.01 if kind == "chsm" else 0.4 < zeros < 0.6
 
 
 # --- sizes

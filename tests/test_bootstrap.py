@@ -234,6 +234,7 @@ def test_a_bigram_start_gives_vectors_and_biases(tiny: Corpus, components: int, 
     start = choose_start(BootstrapConfig(), ids, tiny.vocabulary, config, seed=1)
     model = LightRNN(config, start.table)
     before = model.input_vectors.weight.detach().clone()
+    outputs_before = [vectors.detach().clone() for vectors in model.output_vectors]
     use_start_vectors(model, start, counts, 0.1)
     words = bigram_vectors(ids, counts, words=tiny.vocabulary.words, seed=1)
     weights = np.sqrt(np.maximum(counts, 0.1))
@@ -246,6 +247,9 @@ def test_a_bigram_start_gives_vectors_and_biases(tiny: Corpus, components: int, 
         got = model.input_vectors.weight.detach()[offset : offset + n]
         assert np.allclose(got[:, :filled], means * (0.1 / means.std()), atol=1e-4)
         assert torch.equal(got[:, filled:], before[offset : offset + n, filled:])
+        outputs = model.output_vectors[s].detach()
+        assert torch.equal(outputs[:, :filled], got[:, :filled])
+        assert torch.equal(outputs[:, filled:], outputs_before[s][:, filled:])
         offset += n
         share = np.array([np.maximum(counts, 0.5)[chosen == i].sum() for i in range(n)])
         assert np.allclose(model.output_bias[s].detach().softmax(dim=0), share / share.sum(), atol=1e-5)
@@ -347,7 +351,10 @@ def test_rounds_share_the_budget() -> None:
     recipe = Recipe().override({"epochs": 10.0, "minutes": 5.0, "rounds": 3, "round_share": 0.2, "refine": "cluster"})
     budgets = [round_budget(recipe, r) for r in range(4)]
     assert [b.epochs for b in budgets] == pytest.approx([2, 2, 2, 4])
-    assert sum(b.minutes for b in budgets) == pytest.approx(5)
+    assert [b.minutes for b in budgets] == pytest.approx([1, 2, 3, 5])  # when nothing was spent before
+    assert [round_budget(recipe, r, 60.0 * r + 30).minutes for r in range(4)] == pytest.approx([0.5, 0.5, 0.5, 1.5])
+    assert round_budget(recipe, 0, 1e6).minutes > 0  # 0 would be without end
+    assert round_budget(recipe.override({"minutes": 0.0}), 1, 90).minutes == 0
     assert round_budget(recipe.override({"refine": "none"}), 0).epochs == 10
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from .characters import CharacterCNN
 from .config import ModelConfig
 from .model import RecurrentModel, State, recurrence_of
-from .table import table_shape
+from .table import WordTable, table_shape
 
 BLOCK = 16  # places of one class that are scored together
 SCORES = 2**25  # scores that an exact softmax holds at once
@@ -171,11 +171,15 @@ class HierarchicalSoftmax(Output):
         return (class_scores.log_softmax(dim=0)[:, None] + within).flatten()[self.places]
 
 
-def class_places(counts: NDArray[np.int64], classes: str, seed: int) -> NDArray[np.int64]:
-    """[V]: words dealt to places at random, or in order of falling frequency."""
-    if classes == "random":
-        return np.random.default_rng(seed).permutation(len(counts))
-    return frequency_ranks(counts)
+def class_places(
+    counts: NDArray[np.int64], classes: str, seed: int, table: WordTable | None = None
+) -> NDArray[np.int64]:
+    """[V]: words dealt to places at random, or in order of falling frequency, or as they sit in a table of C × S."""
+    if table is not None:
+        return table.codes[:, 0] * table.shape[1] + table.codes[:, 1]
+    if classes == "frequency":
+        return frequency_ranks(counts)
+    return np.random.default_rng(seed).permutation(len(counts))
 
 
 def frequency_ranks(counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -29,6 +29,8 @@ from .table import WordTable
 from .training import Batch, Check, Trainer
 
 SAVE_SECONDS = 60.0
+SPENT = ("start_seconds", "refinement_seconds", "seconds")  # fields of a Run: what its rounds before took
+KEPT = ("round", "best_perplexity", "words", *SPENT)  # what is saved of a Run beside its trainer
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Run:
     trainer: Trainer
     round: int = 0  # refinements done
     best_perplexity: float | None = None
+    start_seconds: float = 0.0  # of making the first table
+    refinement_seconds: float = 0.0
     seconds: float = 0.0  # of training in the rounds before
     words: int = 0
 
@@ -94,23 +98,23 @@ def train(
 ) -> Outcome:
     """Train a new model in `folder`, from `start` or the recipe's own; or go on from `init` and its table.
 
-    A model of a kind that has no table starts without one.
+    A model of a kind that has no use for a table starts without one.
     """
     check_rounds(recipe)
-    seed = recipe.training.seed
+    seed, begin = recipe.training.seed, time.perf_counter()
     torch.manual_seed(seed)
     if init is not None:
         model = init
     else:
-        if start is None and recipe.model.model == "lightrnn":
+        if start is None and recipe.model.needs_table:
             start = choose_start(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, tell)
         model = build(recipe.model, corpus.vocabulary, start.table if start else None, seed)
         model.reset(recipe.training.weight_init)
-        if start and start.vectors:
-            assert isinstance(model, LightRNN)
+        if start and start.vectors and isinstance(model, LightRNN):
             use_start_vectors(model, start, corpus.vocabulary.counts, recipe.training.weight_init)
-    trainer = _trainer(model.to(device or choose_device()), recipe, corpus, 0)
-    run = Run(recipe, corpus, folder, trainer)
+    start_seconds = time.perf_counter() - begin
+    trainer = _trainer(model.to(device or choose_device()), recipe, corpus, 0, start_seconds)
+    run = Run(recipe, corpus, folder, trainer, start_seconds=start_seconds)
     for name in (TRAINING, METRICS):
         (folder / name).unlink(missing_ok=True)
     save_model(folder, model, corpus.vocabulary, _summary(run))
@@ -143,17 +147,16 @@ def resume(
     if recipe.model.model == "lightrnn":
         table = WordTable(tensors["model.codes"].numpy().astype("int64"), tuple(facts["table_shape"]))
     model = build(recipe.model, corpus.vocabulary, table, recipe.training.seed).to(device or choose_device())
-    trainer = _trainer(model, recipe, corpus, facts["round"])
     try:
+        kept = {name: facts[name] for name in KEPT}
+        trainer = _trainer(model, recipe, corpus, facts["round"], sum(facts[name] for name in SPENT))
         trainer.restore(tensors, facts["position"])
     except (KeyError, RuntimeError):
         raise LightRNNError(
             f"the run in {folder} does not fit the model that its settings describe now; "
             "train again into another folder"
         ) from None
-    run = Run(
-        recipe, corpus, folder, trainer, facts["round"], facts["best_perplexity"], facts["seconds"], facts["words"]
-    )
+    run = Run(recipe, corpus, folder, trainer, **kept)
     metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
     with atomic_file(folder / METRICS) as file:
         file.write(metrics)
@@ -200,21 +203,28 @@ def _refine(run: Run, tell: Tell) -> Refined:
     run.round += 1
     run.seconds += old.position.seconds
     run.words += old.position.words
-    run.trainer = _trainer(model, run.recipe, run.corpus, run.round)
+    run.refinement_seconds += refinement.seconds
+    spent = sum(getattr(run, name) for name in SPENT)
+    run.trainer = _trainer(model, run.recipe, run.corpus, run.round, spent)
     return Refined(refinement, before, after, refinement.seconds / run.seconds)
 
 
-def _trainer(model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_number: int) -> Trainer:
-    config = round_budget(recipe, round_number)
+def _trainer(model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_number: int, spent: float) -> Trainer:
+    config = round_budget(recipe, round_number, spent)
     return Trainer(model, config, corpus.split("train"), corpus.split("valid"), corpus.vocabulary)
 
 
-def round_budget(recipe: Recipe, round_number: int) -> TrainingConfig:
-    """A round's share of the epochs and minutes: round_share before each refinement, the rest after the last."""
+def round_budget(recipe: Recipe, round_number: int, spent: float = 0.0) -> TrainingConfig:
+    """A round's share of the budget: round_share before each refinement, the rest after the last.
+
+    Minutes are those of the clock, so that tables use them up too: `spent` seconds were, before this round.
+    """
     config, training = recipe.bootstrap, recipe.training
     before_last = round_number < config.refinements
-    share = config.round_share if before_last else 1 - config.refinements * config.round_share
-    return replace(training, epochs=max(share * training.epochs, 0.001), minutes=share * training.minutes)
+    begin = round_number * config.round_share
+    end = begin + config.round_share if before_last else 1.0
+    minutes = max(end * training.minutes - spent / 60, 0.001) if training.minutes else 0.0
+    return replace(training, epochs=max((end - begin) * training.epochs, 0.001), minutes=minutes)
 
 
 def check_rounds(recipe: Recipe) -> None:
@@ -263,10 +273,7 @@ def _save(run: Run) -> None:
     facts = {
         "recipe": run.recipe.to_dict(),
         "position": asdict(run.trainer.position),
-        "round": run.round,
-        "best_perplexity": run.best_perplexity,
-        "seconds": run.seconds,
-        "words": run.words,
+        **{name: getattr(run, name) for name in KEPT},
         "table_shape": list(model.shape) if isinstance(model, LightRNN) else None,
         "data": _data_digest(run.corpus),
         "metrics_bytes": (run.folder / METRICS).stat().st_size,

@@ -30,11 +30,9 @@ from .kneser_ney import estimate
 from .lm import LM, SingleLM
 from .mixture import mixed, tune
 from .presets import Preset, find_preset, find_splits
-from .refinement import Start, choose_start
 from .text import TextRules
 
 CELL_FORMAT = 1
-START_TABLE = "start-table.json"  # in a working folder: how long the first table took
 
 Facts = dict[str, Any]
 LogProbs = NDArray[np.float64]  # (N,) of the tokens of a text
@@ -128,14 +126,8 @@ class Comparison:
                     f"{folder} was begun with {difference}; give that again, or remove the folder to start afresh"
                 )
             return bootstrap.resume(corpus, folder, {}, device=self.device, report=report, should_stop=should_stop)
-        start, begin = None, time.perf_counter()
-        if recipe.model.model == "lightrnn":
-            start = _start(recipe, corpus)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / START_TABLE, {"seconds": time.perf_counter() - begin if start else 0.0})
-        return bootstrap.train(
-            corpus, recipe, folder, start=start, device=self.device, report=report, should_stop=should_stop
-        )
+        return bootstrap.train(corpus, recipe, folder, device=self.device, report=report, should_stop=should_stop)
 
     def finish(self, cell: Cell, progress: Progress = _silent) -> Facts:
         """Score the held-out texts and write the cell's file."""
@@ -175,7 +167,7 @@ class Comparison:
             mix = {"with": kneser_ney.name, "weight": weights[0], "test": perplexity_of(together)}
         seconds = trained["seconds"] + trained["position"]["seconds"]
         words = trained["words"] + trained["position"]["words"]
-        before = read_json(folder / START_TABLE)["seconds"]
+        before = trained["start_seconds"]
         curve, refining = _curve(lines, before)
         parameters = dict(model.named_parameters())
         beside = [tensor for name, tensor in model.state_dict().items() if name not in parameters]
@@ -311,10 +303,6 @@ def machine(device: torch.device) -> Facts:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "torch": torch.__version__,
     }
-
-
-def _start(recipe: Recipe, corpus: Corpus) -> Start:
-    return choose_start(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, recipe.training.seed)
 
 
 def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogProbs:

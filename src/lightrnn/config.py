@@ -120,8 +120,8 @@ class ModelConfig(Settings):
     )
     classes: str = setting(
         "random",
-        "classes of the hierarchical softmax, all of one size: random, or words of like frequency",
-        choices=("random", "frequency"),
+        "classes of the hierarchical softmax, all of one size: random; of like frequency; the rows of a bigram start",
+        choices=("random", "frequency", "bigram"),
         models=("hsm", "chsm"),
     )
     blackout_samples: int = setting(
@@ -133,8 +133,17 @@ class ModelConfig(Settings):
     dropout: float = setting(0.0, "dropout on the non-recurrent connections", least=0.0, most=0.95)
 
     @property
+    def needs_table(self) -> bool:
+        return self.model == "lightrnn" or self.classes == "bigram"
+
+    @property
     def input_size(self) -> int:
         return FEATURES if self.model == "chsm" else self.embedding_size or self.hidden_size
+
+    @property
+    def input_dropout(self) -> float:
+        """Kim et al. have none between the highway layer and the recurrence."""
+        return 0.0 if self.model == "chsm" else self.dropout
 
 
 @dataclass(frozen=True)
@@ -155,7 +164,7 @@ class TrainingConfig(Settings):
     batch_size: int = setting(20, "tracks (or sentences) trained on side by side", least=1, most=65536)
     window: int = setting(35, "words of truncated back-propagation through time", least=1, most=65536)
     epochs: float = setting(10.0, "budget: passes over the training text", least=0.001, most=1e5)
-    minutes: float = setting(0.0, "budget: minutes of training; 0: no limit", least=0.0, most=1e7)
+    minutes: float = setting(0.0, "budget: minutes, the making of tables counted; 0: no limit", least=0.0, most=1e7)
     check_every: int = setting(0, "mini-batches between validations; 0: once an epoch", least=0, most=10**9)
     patience: int = setting(0, "stop after this many validations without improvement; 0: never", least=0, most=10**6)
     seed: int = setting(1, "seed of the table, the weights and dropout", least=0, most=2**31 - 1)
@@ -175,7 +184,7 @@ class BootstrapConfig(Settings):
     )
     start_vectors: bool = setting(
         True,
-        "a bigram start also gives the first input vectors and biases; without, they are random and zero",
+        "a bigram start also gives the first vectors and biases; without, they are random and zero",
         models=("lightrnn",),
     )
     refine: str = setting(

@@ -108,7 +108,7 @@ class RecurrentModel(nn.Module):
 
     def recur(self, inputs: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Input vectors (B, S, D) → the outputs of the recurrence (B, S, H) and the state after them."""
-        inputs = self.dropout(inputs)
+        inputs = F.dropout(inputs, self.config.input_dropout, self.training)
         if self.config.cell == "lstm":
             outputs, after = self.recurrence(inputs, state)
         else:

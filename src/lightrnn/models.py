@@ -13,7 +13,8 @@ from .vocabulary import Vocabulary
 def build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> RecurrentModel:
     """A new model with random weights, from PyTorch's global generator; `seed` deals words to random classes.
 
-    A LightRNN needs its table; the others take none.
+    A LightRNN needs its table. A hierarchical softmax with classes from a table is given that, unless its classes come
+    with the weights that are loaded into it. The others take none.
     """
     if config.model == "lightrnn":
         assert table is not None
@@ -23,10 +24,10 @@ def build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, 
         word_input = CharacterCNN(vocabulary)
     else:
         word_input = nn.Embedding(len(vocabulary), config.input_size, sparse=True)
-    return WordModel(config, word_input, _output(config, vocabulary, seed))
+    return WordModel(config, word_input, _output(config, vocabulary, table, seed))
 
 
-def _output(config: ModelConfig, vocabulary: Vocabulary, seed: int) -> Output:
+def _output(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> Output:
     counts, units = vocabulary.counts, config.hidden_size
     if config.model == "full":
         return FullSoftmax(len(counts), units)
@@ -34,7 +35,7 @@ def _output(config: ModelConfig, vocabulary: Vocabulary, seed: int) -> Output:
         return BlackOut(counts, units, config.blackout_samples, config.blackout_alpha)
     if config.model == "adaptive":
         return AdaptiveSoftmax(counts, units)
-    return HierarchicalSoftmax(class_places(counts, config.classes, seed), units)
+    return HierarchicalSoftmax(class_places(counts, config.classes, seed, table), units)
 
 
 def part_names(config: ModelConfig) -> tuple[str, ...]:

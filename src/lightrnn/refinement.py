@@ -62,10 +62,14 @@ def choose_start(
     seed: int,
     tell: Tell = lambda message: None,
 ) -> Start:
-    """The table of the first round: random, as in the paper, or a clustering of the words' neighbours in the text."""
-    if config.start == "random":
+    """The table of the first round: random, as in the paper, or a clustering of the words' neighbours in the text.
+
+    Of a hierarchical softmax whose classes are `bigram`, the table whose rows they are.
+    """
+    if config.start == "random" and model.model == "lightrnn":
         return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed))
-    shape = table_shape(len(vocabulary), model.components, model.rows)
+    square = model.model != "lightrnn"
+    shape = table_shape(len(vocabulary)) if square else table_shape(len(vocabulary), model.components, model.rows)
     refuse_beyond_memory(
         f"the clustering of {len(vocabulary):,} words into a table of {' × '.join(map(str, shape))}",
         4 * len(vocabulary) * max(shape),
@@ -78,17 +82,17 @@ def choose_start(
 
 
 def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], scale: float) -> None:
-    """Begin where the words' neighbours and frequencies say, in place of random input vectors and biases of zero.
+    """Begin where the words' neighbours and frequencies say, in place of random vectors and biases of zero.
 
     The start's vectors, each component's brought to a standard deviation of `scale`, fill as many dimensions of the
-    input vectors as they have. The biases become the logs of what share of the text each row or column has.
+    input and the output vectors as they have. The biases become the logs of what share of the text each row or column
+    has.
     """
     assert start.vectors is not None
-    D = model.input_vectors.embedding_dim
     with torch.no_grad():
         inputs = torch.split(model.input_vectors.weight, list(model.shape))
-        for mine, vectors in zip(inputs, start.vectors, strict=True):
-            centred = (vectors - vectors.mean(axis=0))[:, :D]
+        for mine, vectors in zip((*inputs, *model.output_vectors), 2 * start.vectors, strict=True):
+            centred = (vectors - vectors.mean(axis=0))[:, : mine.shape[1]]
             scaled = centred * (scale / max(float(centred.std()), 1e-30))
             mine[:, : scaled.shape[1]] = torch.from_numpy(scaled).to(mine)
         for bias, chosen in zip(model.output_bias, start.table.codes.T, strict=False):

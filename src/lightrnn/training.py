@@ -114,7 +114,7 @@ class Trainer:
         if self.epochs_done >= config.epochs:
             return f"{config.epochs:g} epoch{'s' * (config.epochs != 1)} done"
         if config.minutes and position.seconds >= 60 * config.minutes:
-            return f"{config.minutes:g} minutes used"
+            return "the minutes are used up"
         if config.patience and position.checks_since_best >= config.patience:
             return f"no improvement in {config.patience} validations"
         return ""
