@@ -261,6 +261,21 @@ def test_a_table_beyond_memory_is_refused(tiny: Corpus, monkeypatch: pytest.Monk
         choose_start(BootstrapConfig(), tiny.split("train"), tiny.vocabulary, ModelConfig(rows=30), seed=1)
 
 
+def test_forget_gates_of_a_lightrnn_start_open_and_again_after_a_clustering(tiny: Corpus, tmp_path: Path) -> None:
+    def first(events: int = 1, **fields: Any) -> float:
+        left = iter(range(1, events))
+        stop = lambda: next(left, None) is None  # noqa: E731
+        recipe = ROUNDS.override({"learning_rate": 1e-6, **fields})
+        bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, should_stop=stop)
+        bias = load_training(tmp_path / "m")[0]["model.recurrence.bias_ih_l0"]
+        return float(bias.view(4, -1)[1].mean())
+
+    assert first() == pytest.approx(1, abs=1e-3)
+    assert first(forget_bias=-2.0) == pytest.approx(-2, abs=1e-3)
+    assert first(refine="cluster", events=10**6) == pytest.approx(1, abs=1e-3)
+    assert first(model="hsm") == pytest.approx(0, abs=1e-3)
+
+
 def test_vectors_of_the_start_are_used_unless_refused(tiny: Corpus, tmp_path: Path) -> None:
     def first(**fields: Any) -> Tensor:
         recipe = ROUNDS.override({"refine": "none", "epochs": 0.001, **fields})

@@ -101,3 +101,23 @@ def test_row_and_column_steps_share_their_weights() -> None:
     count = sum(p.numel() for p in model.parameters())
     assert count == 10 * 5 + 10 * 7 + 10 + 4 * 7 * (5 + 7) + 2 * 4 * 7
     assert table_shape(25) == (5, 5)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_what_is_remembered_fades_by_the_forget_bias(layers: int) -> None:
+    model = make(layers=layers)
+    model.reset(1e-6, forget_bias=1.0)
+    h, c = torch.zeros(layers, 1, 7), torch.ones(layers, 1, 7)
+    _, (_, after) = model.step(torch.tensor([[3, 7]]), (h, c))
+    kept = 1 / (1 + np.exp(-1.0))
+    torch.testing.assert_close(after, torch.full_like(after, kept**2), atol=1e-4, rtol=1e-4)
+    model.reset(1e-6)
+    _, (_, after) = model.step(torch.tensor([[3, 7]]), (h, c))
+    torch.testing.assert_close(after, torch.full_like(after, 0.25), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("cell", ["gru", "rnn-tanh", "rnn-sigmoid"])
+def test_other_cells_have_no_forget_gate(cell: str) -> None:
+    model = make(cell)
+    model.reset(0.1, forget_bias=1.0)
+    assert all((p == 0).all() for name, p in model.named_parameters() if "bias" in name)

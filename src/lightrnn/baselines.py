@@ -51,8 +51,8 @@ class WordModel(RecurrentModel):
         self.output = output
         self.reset()
 
-    def reset(self, scale: float = 0.1) -> None:
-        super().reset(scale)
+    def reset(self, scale: float = 0.1, forget_bias: float = 0.0) -> None:
+        super().reset(scale, forget_bias)
         if isinstance(self.input, CharacterCNN):
             self.input.reset()
 

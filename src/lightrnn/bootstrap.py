@@ -109,7 +109,7 @@ def train(
         if start is None and recipe.model.needs_table:
             start = choose_start(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, tell)
         model = build(recipe.model, corpus.vocabulary, start.table if start else None, seed)
-        model.reset(recipe.training.weight_init)
+        _reset(model, recipe)
         if start and start.vectors and isinstance(model, LightRNN):
             use_start_vectors(model, start, corpus.vocabulary.counts, recipe.training.weight_init)
     start_seconds = time.perf_counter() - begin
@@ -199,7 +199,7 @@ def _refine(run: Run, tell: Tell) -> Refined:
     model = carried_over(old.model, refinement.table, vocabulary.counts).eval()
     after = evaluate(model, old.valid, vocabulary).perplexity
     if config.refine == "cluster":
-        model.reset(run.recipe.training.weight_init)
+        _reset(model, run.recipe)
     run.round += 1
     run.seconds += old.position.seconds
     run.words += old.position.words
@@ -207,6 +207,12 @@ def _refine(run: Run, tell: Tell) -> Refined:
     spent = sum(getattr(run, name) for name in SPENT)
     run.trainer = _trainer(model, run.recipe, run.corpus, run.round, spent)
     return Refined(refinement, before, after, refinement.seconds / run.seconds)
+
+
+def _reset(model: RecurrentModel, recipe: Recipe) -> None:
+    """New weights, as the recipe says."""
+    forget_bias = recipe.bootstrap.forget_bias if isinstance(model, LightRNN) else 0.0
+    model.reset(recipe.training.weight_init, forget_bias)
 
 
 def _trainer(model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_number: int, spent: float) -> Trainer:

@@ -172,7 +172,7 @@ class TrainingConfig(Settings):
 
 @dataclass(frozen=True)
 class BootstrapConfig(Settings):
-    """The learning of the table: where it starts, and how and how often it is refined."""
+    """The learning of the table: where it and the weights start, and how and how often it is refined."""
 
     section = "bootstrap"
 
@@ -185,6 +185,13 @@ class BootstrapConfig(Settings):
     start_vectors: bool = setting(
         True,
         "a bigram start also gives the first vectors and biases; without, they are random and zero",
+        models=("lightrnn",),
+    )
+    forget_bias: float = setting(
+        1.0,
+        "an LSTM's forget gates start with this bias, since a LightRNN forgets once a component; opponents' with 0",
+        least=-10.0,
+        most=10.0,
         models=("lightrnn",),
     )
     refine: str = setting(

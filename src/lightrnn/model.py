@@ -87,13 +87,20 @@ class RecurrentModel(nn.Module):
         self.config = config
         self.dropout = nn.Dropout(config.dropout)
 
-    def reset(self, scale: float = 0.1) -> None:
-        """Draw the weights anew, uniform in ±scale from PyTorch's global generator; biases start at zero."""
+    def reset(self, scale: float = 0.1, forget_bias: float = 0.0) -> None:
+        """Draw the weights anew, uniform in ±scale from PyTorch's global generator; biases start at zero.
+
+        Those of an LSTM's forget gates start at forget_bias, so that what is remembered fades by σ(forget_bias) a step.
+        """
         for name, parameter in self.named_parameters():
             if "bias" in name:
                 nn.init.zeros_(parameter)
             else:
                 nn.init.uniform_(parameter, -scale, scale)
+        if self.config.cell == "lstm":
+            for _, _, b_input, _ in self.recurrence.all_weights:
+                _, forget, _, _ = b_input.data.chunk(4)  # PyTorch's order: input, forget, cell, output
+                forget.fill_(forget_bias)
 
     def set_dropout(self, rate: float) -> None:
         """Change the dropout of a model that is trained further."""
