@@ -18,7 +18,6 @@ from lightrnn.baselines import (
     HierarchicalSoftmax,
     adaptive_shape,
     class_places,
-    frequency_ranks,
 )
 from lightrnn.checkpoint import load_model, load_training, save_training
 from lightrnn.cli import main
@@ -33,7 +32,7 @@ from lightrnn.sizes import opponent_parameters
 from lightrnn.table import table_shape
 from lightrnn.text import TextRules
 from lightrnn.training import Trainer, clip_gradients
-from lightrnn.vocabulary import Vocabulary
+from lightrnn.vocabulary import Vocabulary, frequency_ranks
 from lightrnn.windows import Window
 
 KINDS = ("full", "hsm", "chsm", "blackout", "adaptive")

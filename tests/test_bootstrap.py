@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from lightrnn import bootstrap
 from lightrnn.bigrams import bigram_vectors, neighbour_counts, positive_pmi, shrink_to_endings
-from lightrnn.bootstrap import Refined, round_budget
+from lightrnn.bootstrap import Event, Refined, round_budget
 from lightrnn.checkpoint import load_model, load_table, load_training
 from lightrnn.clustering import cluster
 from lightrnn.coherence import row_coherence, table_coherence
@@ -26,7 +27,7 @@ from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate
 from lightrnn.figures import training_figures
 from lightrnn.model import LightRNN
-from lightrnn.refinement import Tell, carried_over, choose_start, refine, use_start_vectors
+from lightrnn.refinement import Start, Tell, carried_over, choose_start, refine, use_start_vectors
 from lightrnn.statistics import matching_costs, word_sums
 from lightrnn.table import WordTable, table_shape
 from lightrnn.vocabulary import Vocabulary
@@ -257,7 +258,7 @@ def test_a_bigram_start_gives_vectors_and_biases(tiny: Corpus, components: int, 
 
 def test_a_table_beyond_memory_is_refused(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sysconf", lambda _: 10)
-    with pytest.raises(LightRNNError, match=r"into a table of 21 × 3 needs .* GB and .* give --rows nearer"):
+    with pytest.raises(LightRNNError, match=r"into a table of 21 × 3 needs .* GB and .* use a smaller vocabulary"):
         choose_start(BootstrapConfig(), tiny.split("train"), tiny.vocabulary, ModelConfig(rows=30), seed=1)
 
 
@@ -362,12 +363,47 @@ def test_the_folder_holds_the_best_round_with_its_own_table(tiny: Corpus, tmp_pa
         assert line["perplexity_after"] > 1
 
 
+def slow_starts(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    def slow(*given: Any) -> Start:
+        time.sleep(seconds)
+        return choose_start(*given)
+
+    monkeypatch.setattr(bootstrap, "choose_start", slow)
+
+
+def test_minutes_count_tables_and_a_resumed_run_has_no_more(
+    tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_starts(monkeypatch, seconds=0.3)
+    minutes: list[float] = []
+    recipe = ROUNDS.override({"minutes": 0.05, "epochs": 1e5, "rounds": 1, "round_share": 0.5})
+
+    def note(run: bootstrap.Run, event: Event) -> None:
+        minutes.append(run.trainer.config.minutes)
+
+    bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, report=note, should_stop=lambda: len(minutes) > 5)
+    assert minutes[0] <= (0.05 - 0.3 / 60) / 2
+    bootstrap.resume(tiny, tmp_path / "m", {}, device=CPU, report=note)
+    first, last = dict.fromkeys(minutes)  # of the two rounds, each the same before and after the resume
+    assert first == minutes[0]
+    assert 0 < first + last < 0.05 - 0.3 / 60
+
+
+def test_no_refinement_when_the_time_is_up(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow_starts(monkeypatch, seconds=0.7)
+    events: list[Event] = []
+    recipe = ROUNDS.override({"minutes": 0.01, "epochs": 1e5})
+    bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, report=lambda run, event: events.append(event))
+    assert events
+    assert not [event for event in events if isinstance(event, Refined)]
+
+
 def test_rounds_share_the_budget() -> None:
     recipe = Recipe().override({"epochs": 10.0, "minutes": 5.0, "rounds": 3, "round_share": 0.2, "refine": "cluster"})
     budgets = [round_budget(recipe, r) for r in range(4)]
     assert [b.epochs for b in budgets] == pytest.approx([2, 2, 2, 4])
-    assert [b.minutes for b in budgets] == pytest.approx([1, 2, 3, 5])  # when nothing was spent before
-    assert [round_budget(recipe, r, 60.0 * r + 30).minutes for r in range(4)] == pytest.approx([0.5, 0.5, 0.5, 1.5])
+    assert [round_budget(recipe, r, 60.0 * r).minutes for r in range(4)] == pytest.approx([1, 1, 1, 2])
+    assert [round_budget(recipe, r, 150.0).minutes for r in range(4)] == pytest.approx([0.5, 0.625, 2.5 / 3, 2.5])
     assert round_budget(recipe, 0, 1e6).minutes > 0  # 0 would be without end
     assert round_budget(recipe.override({"minutes": 0.0}), 1, 90).minutes == 0
     assert round_budget(recipe.override({"refine": "none"}), 0).epochs == 10

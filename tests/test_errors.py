@@ -828,6 +828,28 @@ def test_resume_with_a_changed_field(refuse: Refusal, world: World, model: Path,
     assert option in message
 
 
+@pytest.mark.parametrize(
+    ("options", "with_what"),
+    [
+        (("--rounds", "3"), "--refine none"),
+        (("--round-share", "0.3"), "--refine none"),
+        (("--solver", "half"), "--refine none"),
+        (("--refine", "cluster", "--solver", "half"), "--refine cluster"),
+        (("--start", "random", "--start-vectors"), "--start random"),
+        (("--cell", "gru", "--forget-bias", "0"), "--cell gru"),
+        (("--init", "MODEL", "--start", "random"), "--init"),
+        (("--init", "MODEL", "--forget-bias", "2"), "--init"),
+        (("--init", "MODEL", "--weight-init", "0.2"), "--init"),
+    ],
+)
+def test_options_that_would_change_nothing(
+    refuse: Refusal, world: World, model: Path, options: tuple[str, ...], with_what: str
+) -> None:
+    given = [str(model) if option == "MODEL" else option for option in options]
+    message = refuse("train", world.data, "-o", "out", *given)
+    assert f"changes nothing with {with_what}; leave it out" in message
+
+
 # --- models without a table
 
 MEANT_FOR = {
@@ -838,7 +860,14 @@ MEANT_FOR = {
 }
 VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": "none", "rounds": 2, "round_share": 0.1}
 SWITCHES = ("output_bias", "start_vectors")
-VALUES |= {"embedding_size": 9, "rows": 9, "solver": "half", "blackout_samples": 9, "blackout_alpha": 0.5}
+VALUES |= {
+    "embedding_size": 9,
+    "rows": 9,
+    "forget_bias": 0.5,
+    "solver": "half",
+    "blackout_samples": 9,
+    "blackout_alpha": 0.5,
+}
 
 
 @pytest.mark.parametrize("name", MEANT_FOR)

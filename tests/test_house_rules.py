@@ -9,9 +9,10 @@ import pytest
 
 import lightrnn
 from lightrnn.cli.app import app
-from lightrnn.config import ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
+from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
 from lightrnn.errors import LightRNNError
 
+SECTIONS = (ModelConfig, TrainingConfig, BootstrapConfig)
 SOURCE = Path(lightrnn.__file__).parent
 # Data flows one way; a module may import from those to its left only.
 ORDER = [
@@ -74,16 +75,16 @@ def test_recipes_load_and_differ_from_each_other() -> None:
 
 
 def test_every_field_is_an_option_with_help() -> None:
-    names = [declared.name for section in (ModelConfig, TrainingConfig) for declared in fields(section)]
+    names = [declared.name for section in SECTIONS for declared in fields(section)]
     assert len(set(names)) == len(names)  # one name, one meaning
     train = next(command for command in app.registered_commands if command.name == "train")
     parameters = inspect.signature(train.callback).parameters
     assert set(names) <= set(parameters)
-    for section in (ModelConfig, TrainingConfig):
+    for section in SECTIONS:
         assert all(declared.metadata["about"] for declared in fields(section))
 
 
-@pytest.mark.parametrize("section", [ModelConfig, TrainingConfig])
+@pytest.mark.parametrize("section", SECTIONS)
 def test_errors_name_field_option_rule_and_value(section: type) -> None:
     for declared in fields(section):
         with pytest.raises(LightRNNError) as caught:

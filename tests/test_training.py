@@ -46,7 +46,7 @@ def test_it_learns_and_keeps_the_best(tiny: Corpus, tmp_path: Path) -> None:
     perplexities = [event.validation.perplexity for event in events if isinstance(event, Check)]
     assert len(perplexities) == 3
     assert outcome.best_perplexity == min(perplexities)
-    assert outcome.reason == "3 epochs done"
+    assert outcome.reason == "the epochs are done"
     model, vocabulary = load_model(tmp_path / "m")
     assert evaluate(model, tiny.split("valid"), vocabulary).perplexity == pytest.approx(
         outcome.best_perplexity, rel=1e-6

@@ -17,6 +17,7 @@ from .characters import CharacterCNN
 from .config import ModelConfig
 from .model import RecurrentModel, State, recurrence_of
 from .table import WordTable, table_shape
+from .vocabulary import frequency_ranks
 
 BLOCK = 16  # places of one class that are scored together
 SCORES = 2**25  # scores that an exact softmax holds at once
@@ -176,17 +177,10 @@ def class_places(
 ) -> NDArray[np.int64]:
     """[V]: words dealt to places at random, or in order of falling frequency, or as they sit in a table of C × S."""
     if table is not None:
-        return table.codes[:, 0] * table.shape[1] + table.codes[:, 1]
+        return table.cells
     if classes == "frequency":
         return frequency_ranks(counts)
     return np.random.default_rng(seed).permutation(len(counts))
-
-
-def frequency_ranks(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[V]: each word's number when they are sorted by falling count."""
-    ranks = np.empty(len(counts), np.int64)
-    ranks[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
-    return ranks
 
 
 class BlackOut(Output):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .vocabulary import frequency_ranks
 from .windows import Ids
 
 CONTEXTS = 2000
@@ -26,8 +27,7 @@ def neighbour_counts(
     ids: Ids, counts: NDArray[np.int64], contexts: int, tell: Callable[[str], None] = lambda message: None
 ) -> sparse.csr_matrix:
     """(V, 2C): how often each context stands left (first C columns) and right (last C) of each word, by streaming."""
-    rank = np.empty(len(counts), np.int64)
-    rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    rank = frequency_ranks(counts)
     total = sparse.csr_matrix((len(counts), 2 * contexts), dtype=np.float32)
     for begin in range(0, len(ids) - 1, CHUNK):
         piece = np.asarray(ids[begin : begin + CHUNK + 1])

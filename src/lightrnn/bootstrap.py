@@ -29,7 +29,7 @@ from .table import WordTable
 from .training import Batch, Check, Trainer
 
 SAVE_SECONDS = 60.0
-SPENT = ("start_seconds", "refinement_seconds", "seconds")  # fields of a Run: what its rounds before took
+SPENT = ("start_seconds", "refinement_seconds", "seconds")  # fields of a Run: where its time went
 KEPT = ("round", "best_perplexity", "words", *SPENT)  # what is saved of a Run beside its trainer
 
 
@@ -68,8 +68,13 @@ class Run:
     best_perplexity: float | None = None
     start_seconds: float = 0.0  # of making the first table
     refinement_seconds: float = 0.0
-    seconds: float = 0.0  # of training in the rounds before
+    seconds: float = 0.0  # of training and validating in the rounds before
     words: int = 0
+
+    @property
+    def spent(self) -> float:
+        """Seconds that went by before this round."""
+        return self.start_seconds + self.refinement_seconds + self.seconds
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -101,18 +106,19 @@ def train(
     A model of a kind that has no use for a table starts without one.
     """
     check_rounds(recipe)
-    seed, begin = recipe.training.seed, time.perf_counter()
+    seed, start_seconds = recipe.training.seed, 0.0
     torch.manual_seed(seed)
     if init is not None:
         model = init
     else:
         if start is None and recipe.model.needs_table:
+            begin = time.perf_counter()
             start = choose_start(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, tell)
+            start_seconds = time.perf_counter() - begin
         model = build(recipe.model, corpus.vocabulary, start.table if start else None, seed)
-        _reset(model, recipe)
+        model.reset(recipe.training.weight_init, recipe.bootstrap.forget_bias)
         if start and start.vectors and isinstance(model, LightRNN):
             use_start_vectors(model, start, corpus.vocabulary.counts, recipe.training.weight_init)
-    start_seconds = time.perf_counter() - begin
     trainer = _trainer(model.to(device or choose_device()), recipe, corpus, 0, start_seconds)
     run = Run(recipe, corpus, folder, trainer, start_seconds=start_seconds)
     for name in (TRAINING, METRICS):
@@ -180,7 +186,7 @@ def _bootstrap(run: Run, report: Report, tell: Tell, should_stop: Callable[[], b
                 saved = time.monotonic()
             if stopping:
                 return Outcome(run.best_perplexity, "interrupted", interrupted=True)
-        if run.round >= run.recipe.bootstrap.refinements:
+        if run.round >= run.recipe.bootstrap.refinements or _time_is_up(run):
             return Outcome(run.best_perplexity, run.trainer.stop_reason, interrupted=False)
         refined = _refine(run, tell)
         report(run, refined)
@@ -192,27 +198,26 @@ def _refine(run: Run, tell: Tell) -> Refined:
     """Step 3: the next round's table, and a trainer that starts on it."""
     config, vocabulary, old = run.recipe.bootstrap, run.corpus.vocabulary, run.trainer
     assert isinstance(old.model, LightRNN)
-    seed = run.recipe.training.seed + 1000 * (run.round + 1)
+    seed, begin = run.recipe.training.seed + 1000 * (run.round + 1), time.perf_counter()
     torch.manual_seed(seed)
     before = evaluate(old.model.eval(), old.valid, vocabulary).perplexity
     refinement = refine(old.model, old.train, vocabulary, config, seed=seed, tell=tell)
     model = carried_over(old.model, refinement.table, vocabulary.counts).eval()
     after = evaluate(model, old.valid, vocabulary).perplexity
     if config.refine == "cluster":
-        _reset(model, run.recipe)
+        model.reset(run.recipe.training.weight_init, config.forget_bias)
+    validating = time.perf_counter() - begin - refinement.seconds
     run.round += 1
-    run.seconds += old.position.seconds
+    run.seconds += old.position.seconds + validating
     run.words += old.position.words
     run.refinement_seconds += refinement.seconds
-    spent = sum(getattr(run, name) for name in SPENT)
-    run.trainer = _trainer(model, run.recipe, run.corpus, run.round, spent)
+    run.trainer = _trainer(model, run.recipe, run.corpus, run.round, run.spent)
     return Refined(refinement, before, after, refinement.seconds / run.seconds)
 
 
-def _reset(model: RecurrentModel, recipe: Recipe) -> None:
-    """New weights, as the recipe says."""
-    forget_bias = recipe.bootstrap.forget_bias if isinstance(model, LightRNN) else 0.0
-    model.reset(recipe.training.weight_init, forget_bias)
+def _time_is_up(run: Run) -> bool:
+    minutes = run.recipe.training.minutes
+    return minutes > 0 and run.spent + run.trainer.position.seconds >= 60 * minutes
 
 
 def _trainer(model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_number: int, spent: float) -> Trainer:
@@ -223,14 +228,14 @@ def _trainer(model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_number
 def round_budget(recipe: Recipe, round_number: int, spent: float = 0.0) -> TrainingConfig:
     """A round's share of the budget: round_share before each refinement, the rest after the last.
 
-    Minutes are those of the clock, so that tables use them up too: `spent` seconds were, before this round.
+    Minutes are those of the clock, so that tables use them up too: of what `spent` seconds have left, a round has its
+    share and leaves the later ones theirs.
     """
     config, training = recipe.bootstrap, recipe.training
-    before_last = round_number < config.refinements
-    begin = round_number * config.round_share
-    end = begin + config.round_share if before_last else 1.0
-    minutes = max(end * training.minutes - spent / 60, 0.001) if training.minutes else 0.0
-    return replace(training, epochs=max((end - begin) * training.epochs, 0.001), minutes=minutes)
+    left = 1 - round_number * config.round_share
+    share = config.round_share if round_number < config.refinements else left
+    minutes = max(share / left * (training.minutes - spent / 60), 0.001) if training.minutes else 0.0
+    return replace(training, epochs=max(share * training.epochs, 0.001), minutes=minutes)
 
 
 def check_rounds(recipe: Recipe) -> None:

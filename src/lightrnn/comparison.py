@@ -30,6 +30,7 @@ from .kneser_ney import estimate
 from .lm import LM, SingleLM
 from .mixture import mixed, tune
 from .presets import Preset, find_preset, find_splits
+from .refinement import Tell
 from .text import TextRules
 
 CELL_FORMAT = 1
@@ -112,6 +113,7 @@ class Comparison:
         self,
         cell: Cell,
         report: bootstrap.Report = lambda run, event: None,
+        tell: Tell = lambda message: None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> bootstrap.Outcome:
         """Train the network of a cell, or go on where it was stopped."""
@@ -125,9 +127,13 @@ class Comparison:
                 raise LightRNNError(
                     f"{folder} was begun with {difference}; give that again, or remove the folder to start afresh"
                 )
-            return bootstrap.resume(corpus, folder, {}, device=self.device, report=report, should_stop=should_stop)
+            return bootstrap.resume(
+                corpus, folder, {}, device=self.device, report=report, tell=tell, should_stop=should_stop
+            )
         folder.mkdir(parents=True, exist_ok=True)
-        return bootstrap.train(corpus, recipe, folder, device=self.device, report=report, should_stop=should_stop)
+        return bootstrap.train(
+            corpus, recipe, folder, device=self.device, report=report, tell=tell, should_stop=should_stop
+        )
 
     def finish(self, cell: Cell, progress: Progress = _silent) -> Facts:
         """Score the held-out texts and write the cell's file."""

@@ -134,7 +134,7 @@ class ModelConfig(Settings):
 
     @property
     def needs_table(self) -> bool:
-        return self.model == "lightrnn" or self.classes == "bigram"
+        return self.model == "lightrnn" or (self.model in ("hsm", "chsm") and self.classes == "bigram")
 
     @property
     def input_size(self) -> int:
@@ -214,7 +214,10 @@ class BootstrapConfig(Settings):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything `lightrnn train` needs besides the text. A model without a table has nothing to refine."""
+    """Everything `lightrnn train` needs besides the text.
+
+    A model without a table has nothing to refine, and forgets once a word.
+    """
 
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
@@ -222,7 +225,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.model.model != "lightrnn":
-            object.__setattr__(self, "bootstrap", replace(self.bootstrap, refine="none"))
+            object.__setattr__(self, "bootstrap", replace(self.bootstrap, refine="none", forget_bias=0.0))
 
     @classmethod
     def load(cls, name: str) -> "Recipe":

@@ -68,12 +68,13 @@ def choose_start(
     """
     if config.start == "random" and model.model == "lightrnn":
         return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed))
-    square = model.model != "lightrnn"
-    shape = table_shape(len(vocabulary)) if square else table_shape(len(vocabulary), model.components, model.rows)
+    shape = table_shape(len(vocabulary))
+    if model.model == "lightrnn":
+        shape = table_shape(len(vocabulary), model.components, model.rows)
     refuse_beyond_memory(
         f"the clustering of {len(vocabulary):,} words into a table of {' × '.join(map(str, shape))}",
         4 * len(vocabulary) * max(shape),
-        "give --rows nearer to the root of the vocabulary, or a smaller vocabulary",
+        "use a smaller vocabulary, or --rows nearer to its root",
     )
     vectors = bigram_vectors(ids, vocabulary.counts, words=vocabulary.words, seed=seed, tell=tell)
     weights = root_counts(vocabulary.counts)

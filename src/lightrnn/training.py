@@ -112,7 +112,7 @@ class Trainer:
         """Why the run is over, or an empty string."""
         position, config = self.position, self.config
         if self.epochs_done >= config.epochs:
-            return f"{config.epochs:g} epoch{'s' * (config.epochs != 1)} done"
+            return "the epochs are done"
         if config.minutes and position.seconds >= 60 * config.minutes:
             return "the minutes are used up"
         if config.patience and position.checks_since_best >= config.patience:

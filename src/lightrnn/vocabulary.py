@@ -117,3 +117,10 @@ def _parse_words(data: bytes, path: str) -> tuple[list[str], NDArray[np.int64]]:
         words.append(word)
         counts.append(int(count or 0))
     return words, np.array(counts, dtype=np.int64)
+
+
+def frequency_ranks(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[V]: each word's number when they are sorted by falling count."""
+    ranks = np.empty(len(counts), np.int64)
+    ranks[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    return ranks

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import re
 import signal
 import sys
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from .. import __version__
-from ..errors import LightRNNError
+from ..errors import LightRNNError, is_out_of_memory
 from . import (
     compare,
     demo,
@@ -114,7 +113,7 @@ def main() -> None:
         name = f" {error.filename}" if error.filename else ""
         _fail(f"cannot write or read{name}: {error.strerror or error}; what was finished before is intact")
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not re.search("out of memory|(can't|not enough).*memory", str(error)):
+        if not is_out_of_memory(error):
             raise
         _fail("out of memory; lower --batch-size or --hidden-size, or use a smaller vocabulary with --max-words")
 

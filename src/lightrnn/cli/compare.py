@@ -15,7 +15,7 @@ from ..bootstrap import choose_device
 from ..comparison import Comparison
 from ..comparison_tables import Layout, ModelRow, csv_text, markdown, overview, plots
 from ..config import shipped_names
-from ..errors import LightRNNError
+from ..errors import LightRNNError, is_out_of_memory
 from ..figures import check_matplotlib
 from ..files import atomic_file
 from ..grid import Budget, Cell, Grid, checked_budget, slug
@@ -93,9 +93,12 @@ def compare(
             for cell in chosen:
                 try:
                     _run(comparison, cell)
-                except LightRNNError as error:
-                    failures.append(f"{cell.name}: {error}")
-                    screen.note(f"  failed: {error}")
+                except (LightRNNError, MemoryError, RuntimeError) as error:
+                    if not isinstance(error, LightRNNError) and not is_out_of_memory(error):
+                        raise
+                    reason = str(error) if isinstance(error, LightRNNError) else "out of memory"
+                    failures.append(f"{cell.name}: {reason}")
+                    screen.note(f"  failed: {reason}")
                 _write(comparison, with_plots, command)
     _write(comparison, with_plots, command)
     header, rows = overview(_layout(settings), comparison.finished())
@@ -162,7 +165,7 @@ def _run(comparison: Comparison, cell: Cell) -> None:
         comparison.open(cell.corpus, progress)
     if cell.recipe is not None:
         with screen.stop_requests() as stop, screen.training_screen() as report:
-            outcome = comparison.train(cell, report, lambda: stop() != 0)
+            outcome = comparison.train(cell, report, screen.patient_note(), lambda: stop() != 0)
             signal = stop()
         if outcome.interrupted:
             screen.note(f"saved; stopped at {cell.name}; go on with the same command")

@@ -31,7 +31,9 @@ CONTEXTS = ("she looked at", "it was a", '" i do not know , " said')
 
 def demo(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Keep the data and the model in this folder.")] = None,
-    minutes: Annotated[float, typer.Option("--minutes", min=0.01, max=1e5, help="Minutes of training.")] = 2.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.01, max=1e5, help="Minutes of training, the table included.")
+    ] = 2.0,
     threads: ThreadsOption = 0,
 ) -> None:
     """The whole of it in about three minutes: prepare a text, train on it, and see what was learned.
@@ -67,7 +69,7 @@ def _demo(folder: Path, minutes: float) -> None:
     recipe = Recipe.load("demo").override({"minutes": minutes})
     _heading(f"2. Train: one layer of {recipe.model.hidden_size} units, {minutes:g} minutes")
     with screen.training_screen() as report:
-        bootstrap.train(corpus, recipe, folder / "model", report=report)
+        bootstrap.train(corpus, recipe, folder / "model", report=report, tell=screen.patient_note())
     model, _ = load_lightrnn(folder / "model")
     lm = SingleLM(model, corpus.vocabulary)
 

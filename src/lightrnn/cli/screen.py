@@ -122,7 +122,7 @@ def _round(run: Run) -> str:
 def _check_line(run: Run, check: Check) -> str:
     position = run.trainer.position
     seconds, words = run.seconds + position.seconds, run.words + position.words
-    best = " *" if check.validation.perplexity == run.best_perplexity or check.improved else "  "
+    best = " *" if run.best_perplexity is None or check.validation.perplexity < run.best_perplexity else "  "
     return (
         f"{_round(run)}epoch {run.trainer.epochs_done:<5.3g} train {check.train_perplexity:8.2f}  "
         f"valid {check.validation.perplexity:8.2f}{best} rate {check.learning_rate:<9.3g} "

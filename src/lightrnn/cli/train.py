@@ -151,8 +151,10 @@ def _new(
         recipe = recipe.override(given)
     if (table or init) and recipe.bootstrap.refinements and "refine" not in overrides:
         recipe = recipe.override({"refine": "none"})
+    _refuse_idle(overrides, recipe, "--table" if table else "--init" if init else "")
     screen.note(_announcement(corpus, recipe, "given" if table or init else recipe.bootstrap.start))
-    if not (table or init) and recipe.model.model == "lightrnn" and recipe.bootstrap.start == "bigram":
+    random = recipe.model.model == "lightrnn" and recipe.bootstrap.start == "random"
+    if not (table or init or random) and recipe.model.needs_table:
         screen.note("making the first table from which words stand next to each other …")
     return partial(bootstrap.train, corpus, recipe, out, start=Start(start_table) if start_table else None, init=base)
 
@@ -164,8 +166,26 @@ def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
         f"{corpus.path.name}: {len(corpus.split('train')):,} words, vocabulary {len(corpus.vocabulary):,}; "
         f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {training.epochs:g} epochs"
         + (f" or {training.minutes:g} minutes" if training.minutes else "")
-        + (f"; table {origin}, {rounds}" if model.model == "lightrnn" else f"; {model.model}, no table")
+        + (f"; table {origin}, {rounds}" if model.model == "lightrnn" else f"; {model.model}")
     )
+
+
+def _refuse_idle(overrides: dict[str, Any], recipe: Recipe, origin: str) -> None:
+    """An option that would change nothing is a mistake; origin: the option that table or model came with, if any."""
+    refine, cell = f"--refine {recipe.bootstrap.refine}", f"--cell {recipe.model.cell}"
+    kept = origin if origin == "--init" and refine != "--refine cluster" else ""  # the weights are
+    in_the_way = {
+        "start": origin,
+        "start_vectors": origin or "--start random" * (recipe.bootstrap.start == "random"),
+        "forget_bias": kept or cell * (recipe.model.cell != "lstm"),
+        "weight_init": kept,
+        "rounds": refine * (refine == "--refine none"),
+        "round_share": refine * (refine == "--refine none"),
+        "solver": refine * (refine != "--refine matching"),
+    }
+    for name, value in overrides.items():
+        if in_the_way.get(name) and value is not False:
+            raise LightRNNError(f"{option_name(name)} changes nothing with {in_the_way[name]}; leave it out")
 
 
 def _keep_shape(base: RecurrentModel, recipe: Recipe, overrides: dict[str, Any]) -> Recipe:
