@@ -19,6 +19,7 @@ from lightrnn import bootstrap
 from lightrnn.bigrams import bigram_vectors, neighbour_counts, positive_pmi, shrink_to_endings
 from lightrnn.bootstrap import Event, Refined, round_budget
 from lightrnn.checkpoint import load_model, load_table, load_training
+from lightrnn.cli import screen
 from lightrnn.clustering import cluster
 from lightrnn.coherence import row_coherence, table_coherence
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
@@ -30,6 +31,7 @@ from lightrnn.model import LightRNN
 from lightrnn.refinement import Start, Tell, carried_over, choose_start, refine, use_start_vectors
 from lightrnn.statistics import matching_costs, word_sums
 from lightrnn.table import WordTable, table_shape
+from lightrnn.training import Check
 from lightrnn.vocabulary import Vocabulary
 from test_training import CPU, FAST, contents
 
@@ -258,7 +260,9 @@ def test_a_bigram_start_gives_vectors_and_biases(tiny: Corpus, components: int, 
 
 def test_a_table_beyond_memory_is_refused(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sysconf", lambda _: 10)
-    with pytest.raises(LightRNNError, match=r"into a table of 21 × 3 needs .* GB and .* use a smaller vocabulary"):
+    with pytest.raises(
+        LightRNNError, match=r"into a table of 21 × 3 needs .* GB and .* use a smaller vocabulary, or --rows nearer"
+    ):
         choose_start(BootstrapConfig(), tiny.split("train"), tiny.vocabulary, ModelConfig(rows=30), seed=1)
 
 
@@ -361,6 +365,20 @@ def test_the_folder_holds_the_best_round_with_its_own_table(tiny: Corpus, tmp_pa
         assert line["cost_before"] > line["cost_after"] >= line["bound"]
         assert line["perplexity_before"] > 1
         assert line["perplexity_after"] > 1
+
+
+def test_the_star_marks_the_best_of_all_rounds(tiny: Corpus, tmp_path: Path) -> None:
+    lines: list[tuple[float, str]] = []
+
+    def note(run: bootstrap.Run, event: Event) -> None:
+        if isinstance(event, Check):
+            lines.append((event.validation.perplexity, screen._check_line(run, event)))
+
+    bootstrap.train(tiny, ROUNDS, tmp_path / "m", device=CPU, report=note)
+    starred = ["* rate" in line for _, line in lines]
+    perplexities = [perplexity for perplexity, _ in lines]
+    assert starred == [p < min([np.inf, *perplexities[:i]]) for i, p in enumerate(perplexities)]
+    assert not all(starred)
 
 
 def slow_starts(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

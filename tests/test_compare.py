@@ -440,6 +440,21 @@ def test_a_cell_that_fails_does_not_stop_the_others(tiny: Corpus, tmp_path: Path
     assert len(finished) == len(Grid.load(str(grid)).cells()) - 1
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("[enforce fail] not enough memory: you tried …")])
+def test_memory_running_out_fails_one_cell(
+    error: Exception, tiny: Corpus, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(*arguments: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(bootstrap, "train", train)
+    result = call("compare", grid_file(tmp_path, tiny, "epochs = 1\n"), "-o", tmp_path / "r", "--no-plots")
+    assert result.code == 2
+    assert "error: 2 cells failed: " in result.err
+    assert result.err.count(": out of memory;") == 2
+    assert [path.name for path in (tmp_path / "r" / "cells").iterdir()] == ["tiny--KN-3--0.json"]
+
+
 def test_other_data_by_the_same_name_is_refused(whole: Comparison, tiny: Corpus, tmp_path: Path) -> None:
     texts = [tmp_path / "a.txt"]
     texts[0].write_text(made_up_text(300, 20, seed=1), encoding="utf-8")
