@@ -164,7 +164,7 @@ def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
     rounds = f"{table.refinements} × {table.refine}" if table.refinements else "not refined"
     return (
         f"{corpus.path.name}: {len(corpus.split('train')):,} words, vocabulary {len(corpus.vocabulary):,}; "
-        f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {training.epochs:g} epochs"
+        f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {training.epochs:g} epoch{'s' * (training.epochs != 1)}"
         + (f" or {training.minutes:g} minutes" if training.minutes else "")
         + (f"; table {origin}, {rounds}" if model.model == "lightrnn" else f"; {model.model}")
     )
