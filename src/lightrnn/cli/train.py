@@ -162,9 +162,10 @@ def _new(
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
     model, training, table = recipe.model, recipe.training, recipe.bootstrap
     rounds = f"{table.refinements} × {table.refine}" if table.refinements else "not refined"
+    epochs = f"{training.epochs:g} epoch{'s' * (training.epochs != 1)}"
     return (
         f"{corpus.path.name}: {len(corpus.split('train')):,} words, vocabulary {len(corpus.vocabulary):,}; "
-        f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {training.epochs:g} epoch{'s' * (training.epochs != 1)}"
+        f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {epochs}"
         + (f" or {training.minutes:g} minutes" if training.minutes else "")
         + (f"; table {origin}, {rounds}" if model.model == "lightrnn" else f"; {model.model}")
     )
