@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 
 import lightrnn
-from lightrnn.corpus import Corpus
 from lightrnn.files import read_blocks
 from lightrnn.lm import SingleLM
+from lightrnn.text.corpus import Corpus
 
 
 def seconds(ask: Callable[[], object]) -> float:

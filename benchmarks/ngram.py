@@ -12,17 +12,17 @@ import tempfile
 from pathlib import Path
 
 from corpora import corpus_folder
-from lightrnn.corpus import prepare
 from lightrnn.evaluation import evaluate
 from lightrnn.kneser_ney import estimate
-from lightrnn.presets import PRESETS
+from lightrnn.text.corpus import prepare
+from lightrnn.text.presets import PRESETS
 
 # `lmplz -o 5` with its defaults, every line from a fresh start, sentence ends counted, <unk> in the text a word
 REFERENCE = {"ptb": ("ptb", 141.19), "wikitext-2": ("wikitext", 220.14)}
 MEASURED = """
 import resource, sys, time
 from pathlib import Path
-from lightrnn.corpus import Corpus
+from lightrnn.text.corpus import Corpus
 from lightrnn.kneser_ney import estimate
 corpus = Corpus.load(Path(sys.argv[1]))
 ids = corpus.split("train")

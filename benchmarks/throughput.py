@@ -33,10 +33,10 @@ from lightrnn.config import Recipe
 from lightrnn.models import build
 from lightrnn.sizes import human_bytes
 from lightrnn.table import WordTable, table_shape
-from lightrnn.text import TextRules
+from lightrnn.text.rules import TextRules
+from lightrnn.text.vocabulary import Vocabulary
+from lightrnn.text.windows import Window
 from lightrnn.training import Trainer
-from lightrnn.vocabulary import Vocabulary
-from lightrnn.windows import Window
 
 OPPONENTS = ("adaptive", "hsm", "chsm", "blackout", "full")
 GROWING = {

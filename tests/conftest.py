@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from lightrnn.cli import main
-from lightrnn.corpus import Corpus, prepare
+from lightrnn.text.corpus import Corpus, prepare
 
 torch.set_num_threads(1)
 

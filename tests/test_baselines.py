@@ -22,7 +22,6 @@ from lightrnn.baselines import (
 from lightrnn.checkpoint import load_model, load_training, save_training
 from lightrnn.cli import main
 from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe
-from lightrnn.corpus import Corpus
 from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate, stream_log_probs
 from lightrnn.models import build, part_names
@@ -30,10 +29,11 @@ from lightrnn.refinement import choose_start
 from lightrnn.row_adam import RowAdam
 from lightrnn.sizes import opponent_parameters
 from lightrnn.table import table_shape
-from lightrnn.text import TextRules
+from lightrnn.text.corpus import Corpus
+from lightrnn.text.rules import TextRules
+from lightrnn.text.vocabulary import Vocabulary, frequency_ranks
+from lightrnn.text.windows import Window
 from lightrnn.training import Trainer, clip_gradients
-from lightrnn.vocabulary import Vocabulary, frequency_ranks
-from lightrnn.windows import Window
 
 KINDS = ("full", "hsm", "chsm", "blackout", "adaptive")
 CPU = torch.device("cpu")

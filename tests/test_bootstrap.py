@@ -23,7 +23,6 @@ from lightrnn.cli import screen
 from lightrnn.clustering import cluster
 from lightrnn.coherence import row_coherence, table_coherence
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
-from lightrnn.corpus import Corpus
 from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate
 from lightrnn.figures import training_figures
@@ -31,8 +30,9 @@ from lightrnn.model import LightRNN
 from lightrnn.refinement import Start, Tell, carried_over, choose_start, refine, use_start_vectors
 from lightrnn.statistics import matching_costs, word_sums
 from lightrnn.table import WordTable, table_shape
+from lightrnn.text.corpus import Corpus
+from lightrnn.text.vocabulary import Vocabulary
 from lightrnn.training import Check
-from lightrnn.vocabulary import Vocabulary
 from test_training import CPU, FAST, contents
 
 ROUNDS = FAST.override({"start": "bigram", "refine": "cluster", "rounds": 2, "round_share": 0.3, "epochs": 3})

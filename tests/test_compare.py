@@ -25,7 +25,6 @@ from lightrnn.cli import screen
 from lightrnn.comparison import Comparison
 from lightrnn.comparison_tables import Layout, ModelRow, csv_text, markdown, overview, seconds_to_reach, tables
 from lightrnn.config import Recipe, shipped_names
-from lightrnn.corpus import Corpus, prepare
 from lightrnn.errors import LightRNNError
 from lightrnn.grid import Budget, Grid
 from lightrnn.kneser_ney import estimate
@@ -33,6 +32,7 @@ from lightrnn.lm import SingleLM
 from lightrnn.loading import load
 from lightrnn.mixture import Mix
 from lightrnn.sizes import opponent_parameters
+from lightrnn.text.corpus import Corpus, prepare
 
 CPU = torch.device("cpu")
 WALL_CLOCK = ("words_per_second", "training_seconds", "start_table_seconds", "refinement_seconds", "refinement_share")

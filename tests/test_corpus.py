@@ -17,13 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import corpus_folder
-from lightrnn import files, text
-from lightrnn.corpus import Corpus, choose_vocabulary, prepare
+from lightrnn import files
 from lightrnn.errors import LightRNNError
 from lightrnn.files import expand
-from lightrnn.presets import PRESETS, choose_splits, find_splits
-from lightrnn.text import TextRules, word_blocks
-from lightrnn.vocabulary import Vocabulary
+from lightrnn.text import rules as text
+from lightrnn.text.corpus import Corpus, choose_vocabulary, prepare
+from lightrnn.text.presets import PRESETS, choose_splits, find_splits
+from lightrnn.text.rules import TextRules, word_blocks
+from lightrnn.text.vocabulary import Vocabulary
 
 TEXT = "the cat sat\nthe dog\tsat  down\r\n\nthe end"
 
@@ -226,7 +227,7 @@ def test_published_counts(tmp_path: Path, name: str, preset: str, tokens: tuple[
 def test_memory_is_bounded_by_the_vocabulary(tmp_path: Path) -> None:
     """Ten times the text, no more memory (measured by the interpreter's own allocator in a fresh process)."""
     script = (
-        "import sys, tracemalloc\nfrom pathlib import Path\nfrom lightrnn import corpus, files\n"
+        "import sys, tracemalloc\nfrom pathlib import Path\nfrom lightrnn import files\nfrom lightrnn.text import corpus\n"
         "corpus.CHUNK = files.BLOCK_BYTES = 1 << 16\ntracemalloc.start()\n"
         "corpus.prepare([sys.argv[1]], Path(sys.argv[2]), valid=[sys.argv[3]])\n"
         "print(tracemalloc.get_traced_memory()[1])\n"

@@ -25,9 +25,9 @@ from lightrnn import bootstrap
 from lightrnn.checkpoint import load_model, load_training, read_config, save_model
 from lightrnn.cli import main
 from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name
-from lightrnn.corpus import Corpus, prepare
 from lightrnn.model import LightRNN
 from lightrnn.table import WordTable
+from lightrnn.text.corpus import Corpus, prepare
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
 ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}

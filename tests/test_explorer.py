@@ -25,8 +25,8 @@ from lightrnn.errors import LightRNNError
 from lightrnn.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
 from lightrnn.model import LightRNN
 from lightrnn.table import WordTable
-from lightrnn.text import TextRules
-from lightrnn.vocabulary import Vocabulary
+from lightrnn.text.rules import TextRules
+from lightrnn.text.vocabulary import Vocabulary
 
 NASTY = [
     *("</script><script>alert(1)</script>", "<!--<script>", "]]>", "&lt;", "&", '"', "'", "\\", "\\u003c", "{{data}}"),

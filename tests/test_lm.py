@@ -14,8 +14,8 @@ from lightrnn.lm import SingleLM
 from lightrnn.mixture import Mix, tune
 from lightrnn.predict import GeneralPredictor, Predictor
 from lightrnn.steps import Steps
-from lightrnn.text import TextRules
-from lightrnn.vocabulary import Vocabulary
+from lightrnn.text.rules import TextRules
+from lightrnn.text.vocabulary import Vocabulary
 from oracle import oracle_of
 from test_model import CELLS, make
 

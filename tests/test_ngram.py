@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from conftest import corpus_folder, made_up_text
 from lightrnn.arpa import read_arpa, write_arpa
 from lightrnn.cli import main
-from lightrnn.corpus import Corpus, prepare
 from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate
 from lightrnn.kenlm_file import KenLM
 from lightrnn.kneser_ney import FALLBACK, estimate
 from lightrnn.ngram import NGram
-from lightrnn.presets import PRESETS
-from lightrnn.text import TextRules
-from lightrnn.vocabulary import Vocabulary
+from lightrnn.text.corpus import Corpus, prepare
+from lightrnn.text.presets import PRESETS
+from lightrnn.text.rules import TextRules
+from lightrnn.text.vocabulary import Vocabulary
 
 Sentences = Sequence[Sequence[str]]
 

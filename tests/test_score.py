@@ -19,8 +19,8 @@ from lightrnn.checkpoint import save_model
 from lightrnn.lm import LM, SingleLM
 from lightrnn.loading import save_mix
 from lightrnn.scoring import BLOCK_LINES, BLOCK_WORDS, SRILM, KenLM, UnknownWords, score_lines
-from lightrnn.text import TextRules, line_blocks
-from lightrnn.vocabulary import Vocabulary
+from lightrnn.text.rules import TextRules, line_blocks
+from lightrnn.text.vocabulary import Vocabulary
 from test_lm import lm_of, vocabulary_of
 from test_model import make
 
@@ -317,7 +317,7 @@ def test_lines_are_whole_however_the_bytes_come(monkeypatch: pytest.MonkeyPatch,
     data = "\ufeffone\n\n\u00e9\u00e9 two\r\nthree".encode()
     for size in range(1, len(data) + 1):
         pieces = [data[i : i + size] for i in range(0, len(data), size)]
-        monkeypatch.setattr("lightrnn.text.read_blocks", lambda source, pieces=pieces: iter(pieces))
+        monkeypatch.setattr("lightrnn.text.rules.read_blocks", lambda source, pieces=pieces: iter(pieces))
         assert [line for block in line_blocks("x", errors) for line in block] == whole
 
 

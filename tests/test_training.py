@@ -18,13 +18,13 @@ import torch
 from lightrnn import bootstrap, checkpoint
 from lightrnn.checkpoint import load_model, load_table
 from lightrnn.config import BootstrapConfig, Recipe
-from lightrnn.corpus import Corpus, prepare
 from lightrnn.evaluation import evaluate
 from lightrnn.model import LightRNN
 from lightrnn.table import WordTable
-from lightrnn.text import TextRules
+from lightrnn.text.corpus import Corpus, prepare
+from lightrnn.text.rules import TextRules
+from lightrnn.text.windows import sentence_windows, stream_windows
 from lightrnn.training import Check, Trainer
-from lightrnn.windows import sentence_windows, stream_windows
 
 FAST = Recipe(bootstrap=BootstrapConfig(start="random", refine="none")).override(
     {"hidden_size": 12, "batch_size": 4, "window": 10, "epochs": 3, "dropout": 0.2, "learning_rate": 0.02}

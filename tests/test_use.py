@@ -19,7 +19,7 @@ from conftest import Call
 from lightrnn import bootstrap
 from lightrnn.cli.next import Prompt
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
-from lightrnn.corpus import Corpus
+from lightrnn.text.corpus import Corpus
 
 
 @pytest.fixture(scope="module")

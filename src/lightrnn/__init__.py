@@ -4,7 +4,6 @@ from .arpa import read_arpa, write_arpa
 from .bootstrap import resume, train
 from .checkpoint import load_model
 from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
-from .corpus import Corpus, prepare
 from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
 from .lm import LM
@@ -14,8 +13,9 @@ from .model import LanguageModel, LightRNN
 from .ngram import NGram
 from .refinement import Start
 from .table import WordTable
-from .text import TextRules
-from .vocabulary import Vocabulary
+from .text.corpus import Corpus, prepare
+from .text.rules import TextRules
+from .text.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from .errors import LightRNNError
 from .files import atomic_file, read_blocks
 from .ngram import NEVER, Floats, Level, NGram, Places, find, start_and_size
-from .text import TextRules
-from .vocabulary import Vocabulary
+from .text.rules import TextRules
+from .text.vocabulary import Vocabulary
 
 RULES = TextRules(normalize="none", eos="</s>", unk="<unk>", bos="<s>", convention="sentence")
 EOS, UNK, BOS = RULES.specials

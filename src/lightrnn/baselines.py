@@ -17,7 +17,7 @@ from .characters import CharacterCNN
 from .config import ModelConfig
 from .model import RecurrentModel, State, recurrence_of
 from .table import WordTable, table_shape
-from .vocabulary import frequency_ranks
+from .text.vocabulary import frequency_ranks
 
 BLOCK = 16  # places of one class that are scored together
 SCORES = 2**25  # scores that an exact softmax holds at once

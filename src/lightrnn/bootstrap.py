@@ -18,7 +18,6 @@ import torch
 from .board import Board
 from .checkpoint import METRICS, TRAINING, load_training, save_model, save_training
 from .config import Recipe, TrainingConfig, option_name
-from .corpus import Corpus
 from .errors import LightRNNError
 from .evaluation import evaluate
 from .files import atomic_file
@@ -26,6 +25,7 @@ from .model import LightRNN, RecurrentModel
 from .models import build
 from .refinement import Refinement, Start, Tell, carried_over, choose_start, refine, use_start_vectors
 from .table import WordTable
+from .text.corpus import Corpus
 from .training import Batch, Check, Trainer
 
 SAVE_SECONDS = 60.0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .config import FEATURES, FILTERS
-from .vocabulary import Vocabulary
+from .text.vocabulary import Vocabulary
 
 LONGEST = 40  # characters of a word that are looked at
 CHARACTER_SIZE = 15

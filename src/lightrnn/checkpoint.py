@@ -31,8 +31,8 @@ from .files import atomic_file, read_json, sha256, write_json
 from .model import LightRNN, RecurrentModel
 from .models import build
 from .table import WordTable
-from .text import TextRules
-from .vocabulary import Vocabulary
+from .text.rules import TextRules
+from .text.vocabulary import Vocabulary
 
 MODEL_FORMAT = 1
 CONFIG, VOCABULARY, TABLE, WEIGHTS = "config.json", "vocab.tsv", "table.tsv", "weights.safetensors"

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from .bigrams import neighbour_counts, positive_pmi
 from .table import WordTable
-from .windows import Ids
+from .text.windows import Ids
 
 CONTEXTS = 500
 SEEN = 5  # words that occur less often in the text are left out: too little is known of them

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from . import bootstrap
 from .checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
 from .config import Recipe
-from .corpus import SPLITS, Corpus, Progress, prepare
 from .errors import LightRNNError
 from .evaluation import perplexity_of
 from .files import read_json, write_json
@@ -29,9 +28,10 @@ from .grid import Budget, Cell, CorpusEntry, Grid, slug
 from .kneser_ney import estimate
 from .lm import LM, SingleLM
 from .mixture import mixed, tune
-from .presets import Preset, find_preset, find_splits
 from .refinement import Tell
-from .text import TextRules
+from .text.corpus import SPLITS, Corpus, Progress, prepare
+from .text.presets import Preset, find_preset, find_splits
+from .text.rules import TextRules
 
 CELL_FORMAT = 1
 

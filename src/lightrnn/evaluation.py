@@ -22,9 +22,9 @@ from torch import Tensor
 
 from .errors import LightRNNError
 from .model import LanguageModel, State, select_state, stack_states
-from .text import Convention
-from .vocabulary import Vocabulary
-from .windows import Ids, context_and_words, padded, sentence_bounds
+from .text.rules import Convention
+from .text.vocabulary import Vocabulary
+from .text.windows import Ids, context_and_words, padded, sentence_bounds
 
 BATCH_SIZE = 64
 WINDOW = 64  # words scored in one call of the model

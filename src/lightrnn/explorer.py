@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .table import WordTable
-from .vocabulary import Vocabulary
+from .text.vocabulary import Vocabulary
 
 
 def grid_shape(table: WordTable) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from .predict import Found, draw_from
-from .vocabulary import Vocabulary
+from .text.vocabulary import Vocabulary
 
 NUCLEUS = 64  # words looked at first for top_p; doubled until they hold its share
 

@@ -15,7 +15,7 @@ from .arpa import arpa_words
 from .errors import LightRNNError
 from .model import State
 from .ngram import LN10, NEVER, extend_history, no_words
-from .vocabulary import Vocabulary
+from .text.vocabulary import Vocabulary
 
 
 class KenLM:

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from .errors import LightRNNError
 from .ngram import NEVER, Floats, Level, NGram, Places, start_and_size
-from .vocabulary import Vocabulary
-from .windows import Ids
+from .text.vocabulary import Vocabulary
+from .text.windows import Ids
 
 FALLBACK = (0.5, 1.0, 1.5)
 

@@ -25,9 +25,9 @@ from .model import LanguageModel, LightRNN, RecurrentModel, State
 from .models import part_names
 from .ngram import LN10, NGram
 from .predict import Found, GeneralPredictor, Predictor, best_of, draw_from
-from .text import Convention
-from .vocabulary import Vocabulary
-from .windows import Ids
+from .text.rules import Convention
+from .text.vocabulary import Vocabulary
+from .text.windows import Ids
 
 
 class LM(ABC):

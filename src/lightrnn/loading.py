@@ -16,7 +16,7 @@ from .files import read_json, write_json
 from .kenlm_file import KenLM
 from .lm import LM, SingleLM
 from .mixture import Mix
-from .vocabulary import Vocabulary
+from .text.vocabulary import Vocabulary
 
 MIX_FORMAT = 1
 

@@ -20,9 +20,9 @@ from scipy.special import logsumexp
 from .errors import LightRNNError
 from .evaluation import BATCH_SIZE, Progress
 from .lm import LM
-from .text import Convention
-from .vocabulary import Vocabulary
-from .windows import Ids
+from .text.rules import Convention
+from .text.vocabulary import Vocabulary
+from .text.windows import Ids
 
 ITERATIONS = 1000
 TOLERANCE = 1e-9  # nats a token, below which the weights have settled

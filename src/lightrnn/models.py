@@ -7,7 +7,7 @@ from .characters import CharacterCNN
 from .config import ModelConfig
 from .model import LightRNN, RecurrentModel
 from .table import WordTable, component_names
-from .vocabulary import Vocabulary
+from .text.vocabulary import Vocabulary
 
 
 def build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> RecurrentModel:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .model import State
-from .vocabulary import Vocabulary
-from .windows import Ids
+from .text.vocabulary import Vocabulary
+from .text.windows import Ids
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]  # of n-grams at their order; -1: not there

@@ -23,8 +23,8 @@ from .matching import SOLVERS, table_cost
 from .model import LightRNN
 from .statistics import matching_costs, mean_states, word_sums
 from .table import WordTable, table_shape
-from .vocabulary import Vocabulary
-from .windows import Ids
+from .text.vocabulary import Vocabulary
+from .text.windows import Ids
 
 
 @dataclass(frozen=True)

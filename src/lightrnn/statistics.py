@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from .allocation import Words
 from .errors import LightRNNError
 from .model import LightRNN
-from .vocabulary import Vocabulary
-from .windows import Ids, text_windows
+from .text.vocabulary import Vocabulary
+from .text.windows import Ids, text_windows
 
 BATCH_SIZE = 64
 WINDOW = 64

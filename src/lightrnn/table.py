@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import LightRNNError
-from .vocabulary import Vocabulary
+from .text.vocabulary import Vocabulary
 
 HEADER = "# lightrnn table, shape "
 

@@ -23,8 +23,8 @@ from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
 from .model import RecurrentModel, State
 from .row_adam import RowAdam
-from .vocabulary import Vocabulary
-from .windows import Ids, Window, text_windows
+from .text.vocabulary import Vocabulary
+from .text.windows import Ids, Window, text_windows
 
 LOWER_RATE = "start again, or go on from the best model with --init, at a lower --learning-rate"
 

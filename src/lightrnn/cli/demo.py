@@ -10,17 +10,17 @@ import numpy as np
 import typer
 
 from .. import bootstrap
-from .. import corpus as corpora
 from ..checkpoint import load_lightrnn
 from ..coherence import row_coherence
 from ..config import Recipe
-from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..evaluation import evaluate
 from ..explorer import rank_rows, row_words
 from ..lm import SingleLM
-from ..presets import PRESETS
 from ..sizes import conventional_parameters, lightrnn_parameters
+from ..text import corpus as corpora
+from ..text.corpus import Corpus
+from ..text.presets import PRESETS
 from . import screen
 from .info import size_table
 from .options import ThreadsOption, use_threads

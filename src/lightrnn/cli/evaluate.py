@@ -8,7 +8,7 @@ import typer
 from .. import evaluation
 from ..bootstrap import choose_device
 from ..loading import load
-from ..text import Convention
+from ..text.rules import Convention
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice, use_threads
 from .texts import ids_of

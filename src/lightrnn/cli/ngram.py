@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from ..arpa import RULES, arpa_words, write_arpa
-from ..corpus import Corpus, read_text
 from ..errors import LightRNNError
 from ..files import expand
 from ..kneser_ney import FALLBACK, estimate
+from ..text.corpus import Corpus, read_text
 from . import screen
 from .options import JsonOption
 

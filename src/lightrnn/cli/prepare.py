@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import corpus as corpora
 from ..checkpoint import load_vocabulary
 from ..errors import LightRNNError
-from ..presets import PRESETS, Preset, choose_splits, find_preset, find_splits
 from ..sizes import human_count
-from ..text import TextRules
+from ..text import corpus as corpora
+from ..text.presets import PRESETS, Preset, choose_splits, find_preset, find_splits
+from ..text.rules import TextRules
 from . import screen
 from .options import ForceOption, JsonOption, check_output
 

@@ -8,10 +8,10 @@ import typer
 from ..bootstrap import choose_device
 from ..checkpoint import CONFIG, load_lightrnn, read_config, save_model
 from ..config import BootstrapConfig
-from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..evaluation import evaluate
 from ..refinement import carried_over, refine
+from ..text.corpus import Corpus
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, check_output, use_threads
 

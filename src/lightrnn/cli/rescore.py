@@ -13,7 +13,7 @@ from ..files import expand
 from ..loading import load
 from ..rescoring import Layout, Weights, best_line, ranked_line, read_lists
 from ..rescoring import rescore as rescore_lists
-from ..text import Errors, line_blocks
+from ..text.rules import Errors, line_blocks
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice, use_threads
 

@@ -9,7 +9,7 @@ from ..errors import LightRNNError
 from ..evaluation import BATCH_SIZE
 from ..loading import load
 from ..scoring import LOG_BASES, FormatName, UnknownWords, make_format, score_lines
-from ..text import Convention, Errors, line_blocks
+from ..text.rules import Convention, Errors, line_blocks
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice, use_threads
 

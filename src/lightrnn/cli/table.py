@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ..checkpoint import load_table, load_vocabulary
 from ..coherence import row_coherence, table_coherence
-from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
 from ..files import atomic_file
 from ..table import WordTable
-from ..vocabulary import Vocabulary
+from ..text.corpus import Corpus
+from ..text.vocabulary import Vocabulary
 from . import screen
 from .options import JsonOption
 

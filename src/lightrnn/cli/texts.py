@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..corpus import Corpus
 from ..errors import LightRNNError
 from ..files import expand
 from ..lm import LM
 from ..mixture import translation
-from ..windows import Ids
+from ..text.corpus import Corpus
+from ..text.windows import Ids
 
 
 def ids_of(lm: LM, text: list[str], split: str) -> Ids:

@@ -15,15 +15,15 @@ import typer
 from .. import bootstrap
 from ..checkpoint import CONFIG, load_model, read_config
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
-from ..corpus import Corpus
-from ..corpus import prepare as prepare_corpus
 from ..errors import LightRNNError
 from ..figures import training_figures
 from ..model import RecurrentModel
-from ..presets import choose_splits
 from ..refinement import Start
 from ..table import WordTable
-from ..vocabulary import Vocabulary
+from ..text.corpus import Corpus
+from ..text.corpus import prepare as prepare_corpus
+from ..text.presets import choose_splits
+from ..text.vocabulary import Vocabulary
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, check_output, use_threads, with_settings
 

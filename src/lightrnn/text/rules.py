@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast, get_args
 
-from .errors import LightRNNError
-from .files import read_blocks
+from ..errors import LightRNNError
+from ..files import read_blocks
 
 Normalize = Literal["none", "nfc", "nfkc"]
 Convention = Literal["stream", "sentence"]

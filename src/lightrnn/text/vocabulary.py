@@ -9,8 +9,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import LightRNNError
-from .text import TextRules, word_blocks
+from ..errors import LightRNNError
+from .rules import TextRules, word_blocks
 
 
 class Vocabulary:

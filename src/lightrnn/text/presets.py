@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .errors import LightRNNError
-from .files import expand, is_text_shard
-from .text import TextRules
+from ..errors import LightRNNError
+from ..files import expand, is_text_shard
+from .rules import TextRules
 
 
 @dataclass(frozen=True)

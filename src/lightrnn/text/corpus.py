@@ -16,9 +16,9 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from .errors import LightRNNError
-from .files import atomic_folder, read_json, sha256, write_json
-from .text import TextRules, word_blocks
+from ..errors import LightRNNError
+from ..files import atomic_folder, read_json, sha256, write_json
+from .rules import TextRules, word_blocks
 from .vocabulary import Vocabulary
 
 DATA_FORMAT = 1
