@@ -32,7 +32,7 @@ from lightrnn.baselines import AdaptiveSoftmax, adaptive_shape
 from lightrnn.config import Recipe
 from lightrnn.models import build
 from lightrnn.sizes import human_bytes
-from lightrnn.table import WordTable, table_shape
+from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 from lightrnn.text.windows import Window

@@ -28,7 +28,7 @@ from lightrnn.models import build, part_names
 from lightrnn.refinement import choose_start
 from lightrnn.row_adam import RowAdam
 from lightrnn.sizes import opponent_parameters
-from lightrnn.table import table_shape
+from lightrnn.table.word_table import table_shape
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary, frequency_ranks

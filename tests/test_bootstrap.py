@@ -16,12 +16,9 @@ import torch
 from torch import Tensor
 
 from lightrnn import bootstrap
-from lightrnn.bigrams import bigram_vectors, neighbour_counts, positive_pmi, shrink_to_endings
 from lightrnn.bootstrap import Event, Refined, round_budget
 from lightrnn.checkpoint import load_model, load_table, load_training
 from lightrnn.cli import screen
-from lightrnn.clustering import cluster
-from lightrnn.coherence import row_coherence, table_coherence
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate
@@ -29,7 +26,10 @@ from lightrnn.figures import training_figures
 from lightrnn.model import LightRNN
 from lightrnn.refinement import Start, Tell, carried_over, choose_start, refine, use_start_vectors
 from lightrnn.statistics import matching_costs, word_sums
-from lightrnn.table import WordTable, table_shape
+from lightrnn.table.bigrams import bigram_vectors, neighbour_counts, positive_pmi, shrink_to_endings
+from lightrnn.table.clustering import cluster
+from lightrnn.table.coherence import row_coherence, table_coherence
+from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.vocabulary import Vocabulary
 from lightrnn.training import Check

@@ -227,7 +227,8 @@ def test_published_counts(tmp_path: Path, name: str, preset: str, tokens: tuple[
 def test_memory_is_bounded_by_the_vocabulary(tmp_path: Path) -> None:
     """Ten times the text, no more memory (measured by the interpreter's own allocator in a fresh process)."""
     script = (
-        "import sys, tracemalloc\nfrom pathlib import Path\nfrom lightrnn import files\nfrom lightrnn.text import corpus\n"
+        "import sys, tracemalloc\nfrom pathlib import Path\nfrom lightrnn import files\n"
+        "from lightrnn.text import corpus\n"
         "corpus.CHUNK = files.BLOCK_BYTES = 1 << 16\ntracemalloc.start()\n"
         "corpus.prepare([sys.argv[1]], Path(sys.argv[2]), valid=[sys.argv[3]])\n"
         "print(tracemalloc.get_traced_memory()[1])\n"

@@ -26,7 +26,7 @@ from lightrnn.checkpoint import load_model, load_training, read_config, save_mod
 from lightrnn.cli import main
 from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name
 from lightrnn.model import LightRNN
-from lightrnn.table import WordTable
+from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}

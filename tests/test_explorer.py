@@ -22,9 +22,9 @@ from lightrnn.cli import main
 from lightrnn.cli.table import table as show_table
 from lightrnn.config import ModelConfig
 from lightrnn.errors import LightRNNError
-from lightrnn.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
 from lightrnn.model import LightRNN
-from lightrnn.table import WordTable
+from lightrnn.table.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
+from lightrnn.table.word_table import WordTable
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 

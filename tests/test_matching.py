@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from lightrnn.errors import LightRNNError
-from lightrnn.matching import SOLVERS, block, exact, half, table_cost
-from lightrnn.table import WordTable, table_shape
-from lightrnn.transport import transport
+from lightrnn.table.matching import SOLVERS, block, exact, half, table_cost
+from lightrnn.table.transport import transport
+from lightrnn.table.word_table import WordTable, table_shape
 
 
 def random_costs(V: int, K: int, kind: str, seed: int, rows: int = 0) -> list[np.ndarray]:

@@ -6,7 +6,7 @@ import torch
 
 from lightrnn.config import ModelConfig
 from lightrnn.model import LightRNN
-from lightrnn.table import WordTable, table_shape
+from lightrnn.table.word_table import WordTable, table_shape
 from oracle import oracle_of
 
 CELLS = ("lstm", "gru", "rnn-tanh", "rnn-sigmoid")

@@ -10,7 +10,7 @@ import torch
 from lightrnn.config import ModelConfig, Recipe
 from lightrnn.model import LightRNN
 from lightrnn.sizes import conventional_parameters, human_bytes, human_count, lightrnn_parameters
-from lightrnn.table import WordTable, table_shape
+from lightrnn.table.word_table import WordTable, table_shape
 
 PAPER = [  # recipe, fields, vocabulary, the count printed in the paper's tables
     ("paper-aclw", {}, 152_000, "18M"),

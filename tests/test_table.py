@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightrnn.errors import LightRNNError
-from lightrnn.table import WordTable, table_shape
+from lightrnn.table.word_table import WordTable, table_shape
 
 
 @given(st.integers(2, 3000), st.integers(2, 5), st.integers(0, 5))

@@ -20,7 +20,7 @@ from lightrnn.checkpoint import load_model, load_table
 from lightrnn.config import BootstrapConfig, Recipe
 from lightrnn.evaluation import evaluate
 from lightrnn.model import LightRNN
-from lightrnn.table import WordTable
+from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
 from lightrnn.text.windows import sentence_windows, stream_windows

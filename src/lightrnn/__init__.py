@@ -12,7 +12,7 @@ from .mixture import Mix
 from .model import LanguageModel, LightRNN
 from .ngram import NGram
 from .refinement import Start
-from .table import WordTable
+from .table.word_table import WordTable
 from .text.corpus import Corpus, prepare
 from .text.rules import TextRules
 from .text.vocabulary import Vocabulary

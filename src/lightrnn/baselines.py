@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from .characters import CharacterCNN
 from .config import ModelConfig
 from .model import RecurrentModel, State, recurrence_of
-from .table import WordTable, table_shape
+from .table.word_table import WordTable, table_shape
 from .text.vocabulary import frequency_ranks
 
 BLOCK = 16  # places of one class that are scored together

@@ -24,7 +24,7 @@ from .files import atomic_file
 from .model import LightRNN, RecurrentModel
 from .models import build
 from .refinement import Refinement, Start, Tell, carried_over, choose_start, refine, use_start_vectors
-from .table import WordTable
+from .table.word_table import WordTable
 from .text.corpus import Corpus
 from .training import Batch, Check, Trainer
 

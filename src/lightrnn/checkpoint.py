@@ -30,7 +30,7 @@ from .errors import LightRNNError
 from .files import atomic_file, read_json, sha256, write_json
 from .model import LightRNN, RecurrentModel
 from .models import build
-from .table import WordTable
+from .table.word_table import WordTable
 from .text.rules import TextRules
 from .text.vocabulary import Vocabulary
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .config import ModelConfig
-from .table import WordTable
+from .table.word_table import WordTable
 
 State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) each
 

@@ -6,7 +6,7 @@ from .baselines import AdaptiveSoftmax, BlackOut, FullSoftmax, HierarchicalSoftm
 from .characters import CharacterCNN
 from .config import ModelConfig
 from .model import LightRNN, RecurrentModel
-from .table import WordTable, component_names
+from .table.word_table import WordTable, component_names
 from .text.vocabulary import Vocabulary
 
 

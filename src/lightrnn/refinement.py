@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .allocation import refuse_beyond_memory
-from .bigrams import bigram_vectors, shrink
-from .clustering import cluster, table_vectors
 from .config import BootstrapConfig, ModelConfig
-from .matching import SOLVERS, table_cost
 from .model import LightRNN
 from .statistics import matching_costs, mean_states, word_sums
-from .table import WordTable, table_shape
+from .table.allocation import refuse_beyond_memory
+from .table.bigrams import bigram_vectors, shrink
+from .table.clustering import cluster, table_vectors
+from .table.matching import SOLVERS, table_cost
+from .table.word_table import WordTable, table_shape
 from .text.vocabulary import Vocabulary
 from .text.windows import Ids
 

@@ -6,7 +6,7 @@ Letters as in the paper: V vocabulary, n embedding size, m hidden size; rows and
 from .baselines import adaptive_shape
 from .characters import CHARACTER_SIZE
 from .config import FEATURES, FILTERS, ModelConfig
-from .table import table_shape
+from .table.word_table import table_shape
 
 GATES = {"lstm": 4, "gru": 3, "rnn-tanh": 1, "rnn-sigmoid": 1}
 BYTES = 4  # of a float32

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .allocation import Words
 from .errors import LightRNNError
 from .model import LightRNN
+from .table.allocation import Words
 from .text.vocabulary import Vocabulary
 from .text.windows import Ids, text_windows
 

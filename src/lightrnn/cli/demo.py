@@ -11,13 +11,13 @@ import typer
 
 from .. import bootstrap
 from ..checkpoint import load_lightrnn
-from ..coherence import row_coherence
 from ..config import Recipe
 from ..errors import LightRNNError
 from ..evaluation import evaluate
-from ..explorer import rank_rows, row_words
 from ..lm import SingleLM
 from ..sizes import conventional_parameters, lightrnn_parameters
+from ..table.coherence import row_coherence
+from ..table.explorer import rank_rows, row_words
 from ..text import corpus as corpora
 from ..text.corpus import Corpus
 from ..text.presets import PRESETS

@@ -20,7 +20,7 @@ from ..sizes import (
     lightrnn_parameters,
     opponent_parameters,
 )
-from ..table import table_shape
+from ..table.word_table import table_shape
 from . import screen
 from .options import JsonOption, with_settings
 

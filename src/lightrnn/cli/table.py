@@ -10,11 +10,11 @@ import typer
 from numpy.typing import NDArray
 
 from ..checkpoint import load_table, load_vocabulary
-from ..coherence import row_coherence, table_coherence
 from ..errors import LightRNNError
-from ..explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
 from ..files import atomic_file
-from ..table import WordTable
+from ..table.coherence import row_coherence, table_coherence
+from ..table.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
+from ..table.word_table import WordTable
 from ..text.corpus import Corpus
 from ..text.vocabulary import Vocabulary
 from . import screen

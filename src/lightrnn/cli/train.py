@@ -19,7 +19,7 @@ from ..errors import LightRNNError
 from ..figures import training_figures
 from ..model import RecurrentModel
 from ..refinement import Start
-from ..table import WordTable
+from ..table.word_table import WordTable
 from ..text.corpus import Corpus
 from ..text.corpus import prepare as prepare_corpus
 from ..text.presets import choose_splits

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .allocation import Allocation, Words
-from .table import WordTable
+from .word_table import WordTable
 
 ITERATIONS = 12
 GAIN = 3e-3  # of the distances; an alternation that gains less is the last

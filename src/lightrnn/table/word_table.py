@@ -17,8 +17,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import LightRNNError
-from .text.vocabulary import Vocabulary
+from ..errors import LightRNNError
+from ..text.vocabulary import Vocabulary
 
 HEADER = "# lightrnn table, shape "
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .text.vocabulary import frequency_ranks
-from .text.windows import Ids
+from ..text.vocabulary import frequency_ranks
+from ..text.windows import Ids
 
 CONTEXTS = 2000
 DIMENSIONS = 100

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from .allocation import CostMatrix, Words, allocate, in_parallel, refuse_beyond_memory
-from .table import WordTable
 from .transport import transport
+from .word_table import WordTable
 
 SWEEPS = 4
 BLOCK = 1000  # words that are re-solved together …

@@ -6,9 +6,9 @@ Shapes: V words, C contexts, R rows.
 import numpy as np
 from numpy.typing import NDArray
 
+from ..text.windows import Ids
 from .bigrams import neighbour_counts, positive_pmi
-from .table import WordTable
-from .text.windows import Ids
+from .word_table import WordTable
 
 CONTEXTS = 500
 SEEN = 5  # words that occur less often in the text are left out: too little is known of them

@@ -11,8 +11,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from .table import WordTable
-from .text.vocabulary import Vocabulary
+from ..text.vocabulary import Vocabulary
+from .word_table import WordTable
 
 
 def grid_shape(table: WordTable) -> tuple[int, int]:
@@ -64,5 +64,5 @@ def explorer_page(table: WordTable, vocabulary: Vocabulary, title: str) -> str:
     }
     # "<" occurs in strings only, and without it nothing can end the script element that holds the data.
     safe = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    page = (resources.files("lightrnn") / "explorer.html").read_text(encoding="utf-8")
+    page = (resources.files("lightrnn") / "table" / "explorer.html").read_text(encoding="utf-8")
     return page.replace("{{data}}", safe)

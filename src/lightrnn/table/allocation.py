@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .errors import LightRNNError
-from .table import WordTable
+from ..errors import LightRNNError
 from .transport import transport
+from .word_table import WordTable
 
 Words = NDArray[np.int64]
 
