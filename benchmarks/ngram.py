@@ -13,7 +13,7 @@ from pathlib import Path
 
 from corpora import corpus_folder
 from lightrnn.evaluation import evaluate
-from lightrnn.kneser_ney import estimate
+from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.text.corpus import prepare
 from lightrnn.text.presets import PRESETS
 
@@ -23,7 +23,7 @@ MEASURED = """
 import resource, sys, time
 from pathlib import Path
 from lightrnn.text.corpus import Corpus
-from lightrnn.kneser_ney import estimate
+from lightrnn.ngram.kneser_ney import estimate
 corpus = Corpus.load(Path(sys.argv[1]))
 ids = corpus.split("train")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

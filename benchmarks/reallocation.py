@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lightrnn.checkpoint import load_lightrnn
+from lightrnn.models.checkpoint import load_lightrnn
 from lightrnn.refinement import root_counts
 from lightrnn.statistics import LinearCosts, WordSums, matching_costs, mean_states, word_sums
 from lightrnn.table.bigrams import shrink

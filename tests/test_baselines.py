@@ -11,23 +11,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightrnn import bootstrap, characters
-from lightrnn.baselines import (
+from lightrnn import bootstrap
+from lightrnn.cli import main
+from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe
+from lightrnn.errors import LightRNNError
+from lightrnn.evaluation import evaluate, stream_log_probs
+from lightrnn.models import characters
+from lightrnn.models.checkpoint import load_model, load_training, save_training
+from lightrnn.models.outputs import (
     AdaptiveSoftmax,
     BlackOut,
     HierarchicalSoftmax,
     adaptive_shape,
     class_places,
 )
-from lightrnn.checkpoint import load_model, load_training, save_training
-from lightrnn.cli import main
-from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe
-from lightrnn.errors import LightRNNError
-from lightrnn.evaluation import evaluate, stream_log_probs
-from lightrnn.models import build, part_names
+from lightrnn.models.registry import build, part_names
+from lightrnn.models.sizes import opponent_parameters
 from lightrnn.refinement import choose_start
 from lightrnn.row_adam import RowAdam
-from lightrnn.sizes import opponent_parameters
 from lightrnn.table.word_table import table_shape
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.rules import TextRules

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from lightrnn import bootstrap
 from lightrnn.bootstrap import Event, Refined, round_budget
-from lightrnn.checkpoint import load_model, load_table, load_training
 from lightrnn.cli import screen
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate
 from lightrnn.figures import training_figures
-from lightrnn.model import LightRNN
+from lightrnn.models.checkpoint import load_model, load_table, load_training
+from lightrnn.models.lightrnn import LightRNN
 from lightrnn.refinement import Start, Tell, carried_over, choose_start, refine, use_start_vectors
 from lightrnn.statistics import matching_costs, word_sums
 from lightrnn.table.bigrams import bigram_vectors, neighbour_counts, positive_pmi, shrink_to_endings

@@ -22,10 +22,10 @@ import zstandard
 
 from conftest import made_up_text
 from lightrnn import bootstrap
-from lightrnn.checkpoint import load_model, load_training, read_config, save_model
 from lightrnn.cli import main
 from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name
-from lightrnn.model import LightRNN
+from lightrnn.models.checkpoint import load_model, load_training, read_config, save_model
+from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 

@@ -8,7 +8,7 @@ import torch
 
 from lightrnn.config import ModelConfig
 from lightrnn.evaluation import WARM_UP, evaluate, sentence_log_probs, stream_log_probs
-from lightrnn.model import LightRNN, State
+from lightrnn.models.lightrnn import LightRNN, State
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from oracle import oracle_of

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lightrnn.config import ModelConfig
-from lightrnn.model import LightRNN
+from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable, table_shape
 from oracle import oracle_of
 

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import corpus_folder, made_up_text
-from lightrnn.arpa import read_arpa, write_arpa
 from lightrnn.cli import main
 from lightrnn.errors import LightRNNError
 from lightrnn.evaluation import evaluate
-from lightrnn.kenlm_file import KenLM
-from lightrnn.kneser_ney import FALLBACK, estimate
-from lightrnn.ngram import NGram
+from lightrnn.ngram.arpa import read_arpa, write_arpa
+from lightrnn.ngram.kenlm import KenLM
+from lightrnn.ngram.kneser_ney import FALLBACK, estimate
+from lightrnn.ngram.model import NGram
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.presets import PRESETS
 from lightrnn.text.rules import TextRules
@@ -194,7 +194,7 @@ def test_long_streams_are_scored_in_chunks(small: NGram, monkeypatch: pytest.Mon
     ids = stream(made_up(300, seed=8), small.vocabulary)
     whole = small.score_tokens(ids)
     for size in (1, 2, 5, 100):
-        monkeypatch.setattr("lightrnn.ngram.CHUNK", size)
+        monkeypatch.setattr("lightrnn.ngram.model.CHUNK", size)
         for got, expected in zip(small.score_tokens(ids), whole, strict=True):
             np.testing.assert_array_equal(got, expected)
 

@@ -9,8 +9,8 @@ import pytest
 
 from conftest import Call
 from lightrnn import load
-from lightrnn.checkpoint import save_model
 from lightrnn.lm import LM
+from lightrnn.models.checkpoint import save_model
 from lightrnn.rescoring import read_lists, rescore
 from lightrnn.scoring import BLOCK_WORDS
 from test_lm import lm_of, vocabulary_of

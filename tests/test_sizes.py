@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from lightrnn.config import ModelConfig, Recipe
-from lightrnn.model import LightRNN
-from lightrnn.sizes import conventional_parameters, human_bytes, human_count, lightrnn_parameters
+from lightrnn.models.lightrnn import LightRNN
+from lightrnn.models.sizes import conventional_parameters, human_bytes, human_count, lightrnn_parameters
 from lightrnn.table.word_table import WordTable, table_shape
 
 PAPER = [  # recipe, fields, vocabulary, the count printed in the paper's tables

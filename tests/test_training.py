@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 import torch
 
-from lightrnn import bootstrap, checkpoint
-from lightrnn.checkpoint import load_model, load_table
+from lightrnn import bootstrap
 from lightrnn.config import BootstrapConfig, Recipe
 from lightrnn.evaluation import evaluate
-from lightrnn.model import LightRNN
+from lightrnn.models import checkpoint
+from lightrnn.models.checkpoint import load_model, load_table
+from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules

@@ -1,16 +1,16 @@
 """Word-level language models with huge vocabularies in a few megabytes: LightRNN (Li et al., NIPS 2016)."""
 
-from .arpa import read_arpa, write_arpa
 from .bootstrap import resume, train
-from .checkpoint import load_model
 from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
 from .lm import LM
 from .loading import load
 from .mixture import Mix
-from .model import LanguageModel, LightRNN
-from .ngram import NGram
+from .models.checkpoint import load_model
+from .models.lightrnn import LanguageModel, LightRNN
+from .ngram.arpa import read_arpa, write_arpa
+from .ngram.model import NGram
 from .refinement import Start
 from .table.word_table import WordTable
 from .text.corpus import Corpus, prepare

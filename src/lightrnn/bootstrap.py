@@ -16,13 +16,13 @@ from typing import Any
 import torch
 
 from .board import Board
-from .checkpoint import METRICS, TRAINING, load_training, save_model, save_training
 from .config import Recipe, TrainingConfig, option_name
 from .errors import LightRNNError
 from .evaluation import evaluate
 from .files import atomic_file
-from .model import LightRNN, RecurrentModel
-from .models import build
+from .models.checkpoint import METRICS, TRAINING, load_training, save_model, save_training
+from .models.lightrnn import LightRNN, RecurrentModel
+from .models.registry import build
 from .refinement import Refinement, Start, Tell, carried_over, choose_start, refine, use_start_vectors
 from .table.word_table import WordTable
 from .text.corpus import Corpus

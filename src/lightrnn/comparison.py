@@ -19,15 +19,15 @@ import torch
 from numpy.typing import NDArray
 
 from . import bootstrap
-from .checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
 from .config import Recipe
 from .errors import LightRNNError
 from .evaluation import perplexity_of
 from .files import read_json, write_json
 from .grid import Budget, Cell, CorpusEntry, Grid, slug
-from .kneser_ney import estimate
 from .lm import LM, SingleLM
 from .mixture import mixed, tune
+from .models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
+from .ngram.kneser_ney import estimate
 from .refinement import Tell
 from .text.corpus import SPLITS, Corpus, Progress, prepare
 from .text.presets import Preset, find_preset, find_splits

@@ -16,7 +16,7 @@ from typing import Any
 
 from .config import ModelConfig
 from .figures import Plot
-from .sizes import human_bytes, human_count
+from .models.sizes import human_bytes, human_count
 
 Facts = dict[str, Any]
 Measure = Callable[[Facts], float | None]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .errors import LightRNNError
-from .model import LanguageModel, State, select_state, stack_states
+from .models.lightrnn import LanguageModel, State, select_state, stack_states
 from .text.rules import Convention
 from .text.vocabulary import Vocabulary
 from .text.windows import Ids, context_and_words, padded, sentence_bounds

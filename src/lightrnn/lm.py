@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from .errors import LightRNNError
 from .evaluation import BATCH_SIZE, WINDOW, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
 from .generate import sample
-from .kenlm_file import KenLM
-from .model import LanguageModel, LightRNN, RecurrentModel, State
-from .models import part_names
-from .ngram import LN10, NGram
+from .models.lightrnn import LanguageModel, LightRNN, RecurrentModel, State
+from .models.registry import part_names
+from .ngram.kenlm import KenLM
+from .ngram.model import LN10, NGram
 from .predict import Found, GeneralPredictor, Predictor, best_of, draw_from
 from .text.rules import Convention
 from .text.vocabulary import Vocabulary

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from .config import BootstrapConfig, ModelConfig
-from .model import LightRNN
+from .models.lightrnn import LightRNN
 from .statistics import matching_costs, mean_states, word_sums
 from .table.allocation import refuse_beyond_memory
 from .table.bigrams import bigram_vectors, shrink

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .errors import LightRNNError
 from .evaluation import BATCH_SIZE
 from .lm import LM
-from .ngram import LN10
+from .ngram.model import LN10
 from .text.rules import Convention
 from .text.windows import Ids
 

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from .errors import LightRNNError
-from .model import LightRNN
+from .models.lightrnn import LightRNN
 from .table.allocation import Words
 from .text.vocabulary import Vocabulary
 from .text.windows import Ids, text_windows

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from .config import TrainingConfig
 from .errors import LightRNNError
 from .evaluation import Evaluation, evaluate
-from .model import RecurrentModel, State
+from .models.lightrnn import RecurrentModel, State
 from .row_adam import RowAdam
 from .text.vocabulary import Vocabulary
 from .text.windows import Ids, Window, text_windows

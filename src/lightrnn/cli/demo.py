@@ -10,12 +10,12 @@ import numpy as np
 import typer
 
 from .. import bootstrap
-from ..checkpoint import load_lightrnn
 from ..config import Recipe
 from ..errors import LightRNNError
 from ..evaluation import evaluate
 from ..lm import SingleLM
-from ..sizes import conventional_parameters, lightrnn_parameters
+from ..models.checkpoint import load_lightrnn
+from ..models.sizes import conventional_parameters, lightrnn_parameters
 from ..table.coherence import row_coherence
 from ..table.explorer import rank_rows, row_words
 from ..text import corpus as corpora

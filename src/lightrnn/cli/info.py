@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..characters import alphabet
-from ..checkpoint import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
 from ..config import ModelConfig, Recipe, recipe_names
 from ..errors import LightRNNError
-from ..sizes import (
+from ..models.characters import alphabet
+from ..models.checkpoint import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
+from ..models.sizes import (
     BYTES,
     CHARACTERS,
     conventional_parameters,

@@ -9,11 +9,11 @@ import numpy as np
 import typer
 
 from ..bootstrap import choose_device
-from ..checkpoint import CONFIG
 from ..errors import LightRNNError
 from ..evaluation import perplexity_of
 from ..loading import load_all, save_mix
 from ..mixture import Mix, mixed, tune
+from ..models.checkpoint import CONFIG
 from . import screen
 from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption, check_output, use_threads
 from .texts import ids_of

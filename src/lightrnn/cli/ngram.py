@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ..arpa import RULES, arpa_words, write_arpa
 from ..errors import LightRNNError
 from ..files import expand
-from ..kneser_ney import FALLBACK, estimate
+from ..ngram.arpa import RULES, arpa_words, write_arpa
+from ..ngram.kneser_ney import FALLBACK, estimate
 from ..text.corpus import Corpus, read_text
 from . import screen
 from .options import JsonOption

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..checkpoint import load_vocabulary
 from ..errors import LightRNNError
-from ..sizes import human_count
+from ..models.checkpoint import load_vocabulary
+from ..models.sizes import human_count
 from ..text import corpus as corpora
 from ..text.presets import PRESETS, Preset, choose_splits, find_preset, find_splits
 from ..text.rules import TextRules

@@ -9,9 +9,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from ..checkpoint import load_table, load_vocabulary
 from ..errors import LightRNNError
 from ..files import atomic_file
+from ..models.checkpoint import load_table, load_vocabulary
 from ..table.coherence import row_coherence, table_coherence
 from ..table.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
 from ..table.word_table import WordTable

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import typer
 
 from .. import bootstrap
-from ..checkpoint import CONFIG, load_model, read_config
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
 from ..errors import LightRNNError
 from ..figures import training_figures
-from ..model import RecurrentModel
+from ..models.checkpoint import CONFIG, load_model, read_config
+from ..models.lightrnn import RecurrentModel
 from ..refinement import Start
 from ..table.word_table import WordTable
 from ..text.corpus import Corpus

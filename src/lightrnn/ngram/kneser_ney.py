@@ -28,10 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import LightRNNError
-from .ngram import NEVER, Floats, Level, NGram, Places, start_and_size
-from .text.vocabulary import Vocabulary
-from .text.windows import Ids
+from ..errors import LightRNNError
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids
+from .model import NEVER, Floats, Level, NGram, Places, start_and_size
 
 FALLBACK = (0.5, 1.0, 1.5)
 

@@ -25,14 +25,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from .config import MODELS, ModelConfig
-from .errors import LightRNNError
-from .files import atomic_file, read_json, sha256, write_json
-from .model import LightRNN, RecurrentModel
-from .models import build
-from .table.word_table import WordTable
-from .text.rules import TextRules
-from .text.vocabulary import Vocabulary
+from ..config import MODELS, ModelConfig
+from ..errors import LightRNNError
+from ..files import atomic_file, read_json, sha256, write_json
+from ..table.word_table import WordTable
+from ..text.rules import TextRules
+from ..text.vocabulary import Vocabulary
+from .lightrnn import LightRNN, RecurrentModel
+from .registry import build
 
 MODEL_FORMAT = 1
 CONFIG, VOCABULARY, TABLE, WEIGHTS = "config.json", "vocab.tsv", "table.tsv", "weights.safetensors"

@@ -2,12 +2,12 @@
 
 from torch import nn
 
-from .baselines import AdaptiveSoftmax, BlackOut, FullSoftmax, HierarchicalSoftmax, Output, WordModel, class_places
+from ..config import ModelConfig
+from ..table.word_table import WordTable, component_names
+from ..text.vocabulary import Vocabulary
 from .characters import CharacterCNN
-from .config import ModelConfig
-from .model import LightRNN, RecurrentModel
-from .table.word_table import WordTable, component_names
-from .text.vocabulary import Vocabulary
+from .lightrnn import LightRNN, RecurrentModel
+from .outputs import AdaptiveSoftmax, BlackOut, FullSoftmax, HierarchicalSoftmax, Output, WordModel, class_places
 
 
 def build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> RecurrentModel:

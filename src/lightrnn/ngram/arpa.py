@@ -14,11 +14,11 @@ from typing import IO, Any, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import LightRNNError
-from .files import atomic_file, read_blocks
-from .ngram import NEVER, Floats, Level, NGram, Places, find, start_and_size
-from .text.rules import TextRules
-from .text.vocabulary import Vocabulary
+from ..errors import LightRNNError
+from ..files import atomic_file, read_blocks
+from ..text.rules import TextRules
+from ..text.vocabulary import Vocabulary
+from .model import NEVER, Floats, Level, NGram, Places, find, start_and_size
 
 RULES = TextRules(normalize="none", eos="</s>", unk="<unk>", bos="<s>", convention="sentence")
 EOS, UNK, BOS = RULES.specials

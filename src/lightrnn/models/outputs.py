@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..config import ModelConfig
+from ..table.word_table import WordTable, table_shape
+from ..text.vocabulary import frequency_ranks
 from .characters import CharacterCNN
-from .config import ModelConfig
-from .model import RecurrentModel, State, recurrence_of
-from .table.word_table import WordTable, table_shape
-from .text.vocabulary import frequency_ranks
+from .lightrnn import RecurrentModel, State, recurrence_of
 
 BLOCK = 16  # places of one class that are scored together
 SCORES = 2**25  # scores that an exact softmax holds at once

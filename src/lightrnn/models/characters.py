@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from .config import FEATURES, FILTERS
-from .text.vocabulary import Vocabulary
+from ..config import FEATURES, FILTERS
+from ..text.vocabulary import Vocabulary
 
 LONGEST = 40  # characters of a word that are looked at
 CHARACTER_SIZE = 15

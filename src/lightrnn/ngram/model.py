@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .model import State
-from .text.vocabulary import Vocabulary
-from .text.windows import Ids
+from ..models.lightrnn import State
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]  # of n-grams at their order; -1: not there

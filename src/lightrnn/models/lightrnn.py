@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from .config import ModelConfig
-from .table.word_table import WordTable
+from ..config import ModelConfig
+from ..table.word_table import WordTable
 
 State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) each
 

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..errors import LightRNNError
+from ..models.lightrnn import State
+from ..text.vocabulary import Vocabulary
 from .arpa import arpa_words
-from .errors import LightRNNError
-from .model import State
-from .ngram import LN10, NEVER, extend_history, no_words
-from .text.vocabulary import Vocabulary
+from .model import LN10, NEVER, extend_history, no_words
 
 
 class KenLM:

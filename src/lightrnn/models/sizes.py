@@ -3,10 +3,10 @@
 Letters as in the paper: V vocabulary, n embedding size, m hidden size; rows and columns make about 2√V vectors.
 """
 
-from .baselines import adaptive_shape
+from ..config import FEATURES, FILTERS, ModelConfig
+from ..table.word_table import table_shape
 from .characters import CHARACTER_SIZE
-from .config import FEATURES, FILTERS, ModelConfig
-from .table.word_table import table_shape
+from .outputs import adaptive_shape
 
 GATES = {"lstm": 4, "gru": 3, "rnn-tanh": 1, "rnn-sigmoid": 1}
 BYTES = 4  # of a float32
