@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import lightrnn
 from lightrnn.files import read_blocks
-from lightrnn.lm import SingleLM
+from lightrnn.inference.lm import SingleLM
 from lightrnn.text.corpus import Corpus
 
 

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from corpora import corpus_folder
-from lightrnn.evaluation import evaluate
+from lightrnn.inference.evaluation import evaluate
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.text.corpus import prepare
 from lightrnn.text.presets import PRESETS

@@ -15,7 +15,7 @@ from lightrnn import bootstrap
 from lightrnn.cli import main
 from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
-from lightrnn.evaluation import evaluate, stream_log_probs
+from lightrnn.inference.evaluation import evaluate, stream_log_probs
 from lightrnn.models import characters
 from lightrnn.models.checkpoint import load_model, load_training, save_training
 from lightrnn.models.outputs import (

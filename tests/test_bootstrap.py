@@ -20,8 +20,8 @@ from lightrnn.bootstrap import Event, Refined, round_budget
 from lightrnn.cli import screen
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
-from lightrnn.evaluation import evaluate
 from lightrnn.figures import training_figures
+from lightrnn.inference.evaluation import evaluate
 from lightrnn.models.checkpoint import load_model, load_table, load_training
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.refinement import Start, Tell, carried_over, choose_start, refine, use_start_vectors

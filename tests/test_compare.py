@@ -27,9 +27,9 @@ from lightrnn.comparison_tables import Layout, ModelRow, csv_text, markdown, ove
 from lightrnn.config import Recipe, shipped_names
 from lightrnn.errors import LightRNNError
 from lightrnn.grid import Budget, Grid
-from lightrnn.lm import SingleLM
-from lightrnn.loading import load
-from lightrnn.mixture import Mix
+from lightrnn.inference.lm import SingleLM
+from lightrnn.inference.loading import load
+from lightrnn.inference.mixture import Mix
 from lightrnn.models.sizes import opponent_parameters
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.text.corpus import Corpus, prepare

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lightrnn.config import ModelConfig
-from lightrnn.evaluation import WARM_UP, evaluate, sentence_log_probs, stream_log_probs
+from lightrnn.inference.evaluation import WARM_UP, evaluate, sentence_log_probs, stream_log_probs
 from lightrnn.models.lightrnn import LightRNN, State
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from lightrnn.errors import LightRNNError
-from lightrnn.evaluation import sentence_log_probs
-from lightrnn.generate import beam_search, sample
-from lightrnn.lm import SingleLM
-from lightrnn.mixture import Mix, tune
-from lightrnn.predict import GeneralPredictor, Predictor
-from lightrnn.steps import Steps
+from lightrnn.inference.evaluation import sentence_log_probs
+from lightrnn.inference.generate import beam_search, sample
+from lightrnn.inference.lm import SingleLM
+from lightrnn.inference.mixture import Mix, tune
+from lightrnn.inference.predict import GeneralPredictor, Predictor
+from lightrnn.inference.steps import Steps
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 from oracle import oracle_of

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from conftest import corpus_folder, made_up_text
 from lightrnn.cli import main
 from lightrnn.errors import LightRNNError
-from lightrnn.evaluation import evaluate
+from lightrnn.inference.evaluation import evaluate
 from lightrnn.ngram.arpa import read_arpa, write_arpa
 from lightrnn.ngram.kenlm import KenLM
 from lightrnn.ngram.kneser_ney import FALLBACK, estimate

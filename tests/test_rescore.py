@@ -9,10 +9,10 @@ import pytest
 
 from conftest import Call
 from lightrnn import load
-from lightrnn.lm import LM
+from lightrnn.inference.lm import LM
+from lightrnn.inference.rescoring import read_lists, rescore
+from lightrnn.inference.scoring import BLOCK_WORDS
 from lightrnn.models.checkpoint import save_model
-from lightrnn.rescoring import read_lists, rescore
-from lightrnn.scoring import BLOCK_WORDS
 from test_lm import lm_of, vocabulary_of
 from test_model import make
 

@@ -15,10 +15,10 @@ import pytest
 
 from conftest import Call, made_up_text
 from lightrnn import load
-from lightrnn.lm import LM, SingleLM
-from lightrnn.loading import save_mix
+from lightrnn.inference.lm import LM, SingleLM
+from lightrnn.inference.loading import save_mix
+from lightrnn.inference.scoring import BLOCK_LINES, BLOCK_WORDS, SRILM, KenLM, UnknownWords, score_lines
 from lightrnn.models.checkpoint import save_model
-from lightrnn.scoring import BLOCK_LINES, BLOCK_WORDS, SRILM, KenLM, UnknownWords, score_lines
 from lightrnn.text.rules import TextRules, line_blocks
 from lightrnn.text.vocabulary import Vocabulary
 from test_lm import lm_of, vocabulary_of

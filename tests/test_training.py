@@ -17,7 +17,7 @@ import torch
 
 from lightrnn import bootstrap
 from lightrnn.config import BootstrapConfig, Recipe
-from lightrnn.evaluation import evaluate
+from lightrnn.inference.evaluation import evaluate
 from lightrnn.models import checkpoint
 from lightrnn.models.checkpoint import load_model, load_table
 from lightrnn.models.lightrnn import LightRNN

@@ -3,10 +3,10 @@
 from .bootstrap import resume, train
 from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from .errors import LightRNNError
-from .evaluation import Evaluation, evaluate
-from .lm import LM
-from .loading import load
-from .mixture import Mix
+from .inference.evaluation import Evaluation, evaluate
+from .inference.lm import LM
+from .inference.loading import load
+from .inference.mixture import Mix
 from .models.checkpoint import load_model
 from .models.lightrnn import LanguageModel, LightRNN
 from .ngram.arpa import read_arpa, write_arpa

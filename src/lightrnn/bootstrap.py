@@ -18,8 +18,8 @@ import torch
 from .board import Board
 from .config import Recipe, TrainingConfig, option_name
 from .errors import LightRNNError
-from .evaluation import evaluate
 from .files import atomic_file
+from .inference.evaluation import evaluate
 from .models.checkpoint import METRICS, TRAINING, load_training, save_model, save_training
 from .models.lightrnn import LightRNN, RecurrentModel
 from .models.registry import build

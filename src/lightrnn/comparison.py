@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from . import bootstrap
 from .config import Recipe
 from .errors import LightRNNError
-from .evaluation import perplexity_of
 from .files import read_json, write_json
 from .grid import Budget, Cell, CorpusEntry, Grid, slug
-from .lm import LM, SingleLM
-from .mixture import mixed, tune
+from .inference.evaluation import perplexity_of
+from .inference.lm import LM, SingleLM
+from .inference.mixture import mixed, tune
 from .models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
 from .ngram.kneser_ney import estimate
 from .refinement import Tell

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from .config import TrainingConfig
 from .errors import LightRNNError
-from .evaluation import Evaluation, evaluate
+from .inference.evaluation import Evaluation, evaluate
 from .models.lightrnn import RecurrentModel, State
 from .row_adam import RowAdam
 from .text.vocabulary import Vocabulary

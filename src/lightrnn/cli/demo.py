@@ -12,8 +12,8 @@ import typer
 from .. import bootstrap
 from ..config import Recipe
 from ..errors import LightRNNError
-from ..evaluation import evaluate
-from ..lm import SingleLM
+from ..inference.evaluation import evaluate
+from ..inference.lm import SingleLM
 from ..models.checkpoint import load_lightrnn
 from ..models.sizes import conventional_parameters, lightrnn_parameters
 from ..table.coherence import row_coherence

@@ -5,9 +5,9 @@ from typing import Annotated, cast
 
 import typer
 
-from .. import evaluation
 from ..bootstrap import choose_device
-from ..loading import load
+from ..inference import evaluation
+from ..inference.loading import load
 from ..text.rules import Convention
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice, use_threads

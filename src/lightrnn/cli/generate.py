@@ -7,8 +7,8 @@ import typer
 
 from ..bootstrap import choose_device
 from ..errors import LightRNNError
-from ..generate import beam_search
-from ..loading import load
+from ..inference.generate import beam_search
+from ..inference.loading import load
 from . import screen
 from .options import DeviceOption, ModelArgument, ThreadsOption, use_threads
 

@@ -10,9 +10,9 @@ import typer
 
 from ..bootstrap import choose_device
 from ..errors import LightRNNError
-from ..evaluation import perplexity_of
-from ..loading import load_all, save_mix
-from ..mixture import Mix, mixed, tune
+from ..inference.evaluation import perplexity_of
+from ..inference.loading import load_all, save_mix
+from ..inference.mixture import Mix, mixed, tune
 from ..models.checkpoint import CONFIG
 from . import screen
 from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption, check_output, use_threads

@@ -11,8 +11,8 @@ import typer
 
 from ..bootstrap import choose_device
 from ..errors import LightRNNError
-from ..lm import LM
-from ..loading import load
+from ..inference.lm import LM
+from ..inference.loading import load
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, use_threads
 

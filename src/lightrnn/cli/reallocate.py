@@ -8,7 +8,7 @@ import typer
 from ..bootstrap import choose_device
 from ..config import BootstrapConfig
 from ..errors import LightRNNError
-from ..evaluation import evaluate
+from ..inference.evaluation import evaluate
 from ..models.checkpoint import CONFIG, load_lightrnn, read_config, save_model
 from ..refinement import carried_over, refine
 from ..text.corpus import Corpus

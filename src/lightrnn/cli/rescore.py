@@ -8,11 +8,11 @@ import typer
 
 from ..bootstrap import choose_device
 from ..errors import LightRNNError
-from ..evaluation import BATCH_SIZE
 from ..files import expand
-from ..loading import load
-from ..rescoring import Layout, Weights, best_line, ranked_line, read_lists
-from ..rescoring import rescore as rescore_lists
+from ..inference.evaluation import BATCH_SIZE
+from ..inference.loading import load
+from ..inference.rescoring import Layout, Weights, best_line, ranked_line, read_lists
+from ..inference.rescoring import rescore as rescore_lists
 from ..text.rules import Errors, line_blocks
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice, use_threads

@@ -6,8 +6,8 @@ import numpy as np
 
 from ..errors import LightRNNError
 from ..files import expand
-from ..lm import LM
-from ..mixture import translation
+from ..inference.lm import LM
+from ..inference.mixture import translation
 from ..text.corpus import Corpus
 from ..text.windows import Ids
 

@@ -7,7 +7,7 @@ import typer
 
 from ..errors import LightRNNError
 from ..files import atomic_file
-from ..loading import load
+from ..inference.loading import load
 from . import screen
 from .options import ModelArgument
 

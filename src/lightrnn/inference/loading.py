@@ -9,14 +9,14 @@ from pathlib import Path
 
 import torch
 
-from .errors import LightRNNError
-from .files import read_json, write_json
+from ..errors import LightRNNError
+from ..files import read_json, write_json
+from ..models.checkpoint import CONFIG, load_model
+from ..ngram.arpa import read_arpa
+from ..ngram.kenlm import KenLM
+from ..text.vocabulary import Vocabulary
 from .lm import LM, SingleLM
 from .mixture import Mix
-from .models.checkpoint import CONFIG, load_model
-from .ngram.arpa import read_arpa
-from .ngram.kenlm import KenLM
-from .text.vocabulary import Vocabulary
 
 MIX_FORMAT = 1
 

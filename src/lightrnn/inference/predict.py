@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .models.lightrnn import LanguageModel, LightRNN, State, select_state
+from ..models.lightrnn import LanguageModel, LightRNN, State, select_state
 from .steps import Steps
 
 FIRST_CHUNK, LAST_CHUNK = 16, 256  # rows opened together by the search

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .errors import LightRNNError
+from ..errors import LightRNNError
+from ..models.lightrnn import LanguageModel, LightRNN, RecurrentModel, State
+from ..models.registry import part_names
+from ..ngram.kenlm import KenLM
+from ..ngram.model import LN10, NGram
+from ..text.rules import Convention
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids
 from .evaluation import BATCH_SIZE, WINDOW, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
 from .generate import sample
-from .models.lightrnn import LanguageModel, LightRNN, RecurrentModel, State
-from .models.registry import part_names
-from .ngram.kenlm import KenLM
-from .ngram.model import LN10, NGram
 from .predict import Found, GeneralPredictor, Predictor, best_of, draw_from
-from .text.rules import Convention
-from .text.vocabulary import Vocabulary
-from .text.windows import Ids
 
 
 class LM(ABC):

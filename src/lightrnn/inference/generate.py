@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from ..text.vocabulary import Vocabulary
 from .predict import Found, draw_from
-from .text.vocabulary import Vocabulary
 
 NUCLEUS = 64  # words looked at first for top_p; doubled until they hold its share
 

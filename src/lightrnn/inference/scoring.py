@@ -17,12 +17,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import LightRNNError
+from ..errors import LightRNNError
+from ..ngram.model import LN10
+from ..text.rules import Convention
+from ..text.windows import Ids
 from .evaluation import BATCH_SIZE
 from .lm import LM
-from .ngram.model import LN10
-from .text.rules import Convention
-from .text.windows import Ids
 
 BLOCK_LINES, BLOCK_WORDS = 4096, 1 << 16  # of a block; a longer line is a block of its own
 LOG_BASES = {"10": LN10, "e": 1.0, "2": log(2.0)}  # in nats

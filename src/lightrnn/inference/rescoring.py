@@ -12,7 +12,7 @@ from itertools import groupby
 from math import isfinite
 from typing import Literal
 
-from .errors import LightRNNError
+from ..errors import LightRNNError
 from .evaluation import BATCH_SIZE
 from .lm import LM
 from .scoring import BLOCK_WORDS

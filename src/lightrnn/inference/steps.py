@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .models.lightrnn import LightRNN, State
+from ..models.lightrnn import LightRNN, State
 
 
 class Steps:

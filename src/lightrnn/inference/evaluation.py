@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .errors import LightRNNError
-from .models.lightrnn import LanguageModel, State, select_state, stack_states
-from .text.rules import Convention
-from .text.vocabulary import Vocabulary
-from .text.windows import Ids, context_and_words, padded, sentence_bounds
+from ..errors import LightRNNError
+from ..models.lightrnn import LanguageModel, State, select_state, stack_states
+from ..text.rules import Convention
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids, context_and_words, padded, sentence_bounds
 
 BATCH_SIZE = 64
 WINDOW = 64  # words scored in one call of the model

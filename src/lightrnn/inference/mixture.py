@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from .errors import LightRNNError
+from ..errors import LightRNNError
+from ..text.rules import Convention
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids
 from .evaluation import BATCH_SIZE, Progress
 from .lm import LM
-from .text.rules import Convention
-from .text.vocabulary import Vocabulary
-from .text.windows import Ids
 
 ITERATIONS = 1000
 TOLERANCE = 1e-9  # nats a token, below which the weights have settled
