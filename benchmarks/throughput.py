@@ -36,7 +36,7 @@ from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 from lightrnn.text.windows import Window
-from lightrnn.training import Trainer
+from lightrnn.training.trainer import Trainer
 
 OPPONENTS = ("adaptive", "hsm", "chsm", "blackout", "full")
 GROWING = {

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightrnn import bootstrap
 from lightrnn.cli import main
 from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
@@ -27,14 +26,15 @@ from lightrnn.models.outputs import (
 )
 from lightrnn.models.registry import build, part_names
 from lightrnn.models.sizes import opponent_parameters
-from lightrnn.refinement import choose_start
-from lightrnn.row_adam import RowAdam
 from lightrnn.table.word_table import table_shape
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary, frequency_ranks
 from lightrnn.text.windows import Window
-from lightrnn.training import Trainer, clip_gradients
+from lightrnn.training import bootstrap
+from lightrnn.training.refinement import choose_start
+from lightrnn.training.row_adam import RowAdam
+from lightrnn.training.trainer import Trainer, clip_gradients
 
 KINDS = ("full", "hsm", "chsm", "blackout", "adaptive")
 CPU = torch.device("cpu")

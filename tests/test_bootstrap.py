@@ -15,24 +15,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightrnn import bootstrap
-from lightrnn.bootstrap import Event, Refined, round_budget
 from lightrnn.cli import screen
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
-from lightrnn.figures import training_figures
 from lightrnn.inference.evaluation import evaluate
 from lightrnn.models.checkpoint import load_model, load_table, load_training
 from lightrnn.models.lightrnn import LightRNN
-from lightrnn.refinement import Start, Tell, carried_over, choose_start, refine, use_start_vectors
-from lightrnn.statistics import matching_costs, word_sums
 from lightrnn.table.bigrams import bigram_vectors, neighbour_counts, positive_pmi, shrink_to_endings
 from lightrnn.table.clustering import cluster
 from lightrnn.table.coherence import row_coherence, table_coherence
 from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.vocabulary import Vocabulary
-from lightrnn.training import Check
+from lightrnn.training import bootstrap
+from lightrnn.training.bootstrap import Event, Refined, round_budget
+from lightrnn.training.figures import training_figures
+from lightrnn.training.refinement import Start, Tell, carried_over, choose_start, refine, use_start_vectors
+from lightrnn.training.trainer import Check
+from lightrnn.training.word_sums import matching_costs, word_sums
 from test_training import CPU, FAST, contents
 
 ROUNDS = FAST.override({"start": "bigram", "refine": "cluster", "rounds": 2, "round_share": 0.3, "epochs": 3})

@@ -20,7 +20,6 @@ import torch
 
 import lightrnn.comparison
 from conftest import Call, made_up_text
-from lightrnn import bootstrap
 from lightrnn.cli import screen
 from lightrnn.comparison import Comparison
 from lightrnn.comparison_tables import Layout, ModelRow, csv_text, markdown, overview, seconds_to_reach, tables
@@ -33,6 +32,7 @@ from lightrnn.inference.mixture import Mix
 from lightrnn.models.sizes import opponent_parameters
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.text.corpus import Corpus, prepare
+from lightrnn.training import bootstrap
 
 CPU = torch.device("cpu")
 WALL_CLOCK = ("words_per_second", "training_seconds", "start_table_seconds", "refinement_seconds", "refinement_share")
@@ -488,7 +488,7 @@ def test_bad_command_lines(whole: Comparison, tiny: Corpus, tmp_path: Path, call
 def test_plots_ask_for_the_extra_only_when_wanted(
     whole: Comparison, tiny: Corpus, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("lightrnn.figures", "lightrnn.cli.compare"):
+    for module in ("lightrnn.training.figures", "lightrnn.cli.compare"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
     arguments = ("compare", grid_file(tmp_path, tiny), "-o", "results", "--tables-only")
     assert "lightrnn[plots]" in refused(call(*arguments, "--plots"))

@@ -21,13 +21,13 @@ import torch
 import zstandard
 
 from conftest import made_up_text
-from lightrnn import bootstrap
 from lightrnn.cli import main
 from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name
 from lightrnn.models.checkpoint import load_model, load_training, read_config, save_model
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
+from lightrnn.training import bootstrap
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
 ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}

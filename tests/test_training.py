@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 
-from lightrnn import bootstrap
 from lightrnn.config import BootstrapConfig, Recipe
 from lightrnn.inference.evaluation import evaluate
 from lightrnn.models import checkpoint
@@ -25,7 +24,8 @@ from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
 from lightrnn.text.windows import sentence_windows, stream_windows
-from lightrnn.training import Check, Trainer
+from lightrnn.training import bootstrap
+from lightrnn.training.trainer import Check, Trainer
 
 FAST = Recipe(bootstrap=BootstrapConfig(start="random", refine="none")).override(
     {"hidden_size": 12, "batch_size": 4, "window": 10, "epochs": 3, "dropout": 0.2, "learning_rate": 0.02}

@@ -16,10 +16,10 @@ import torch
 
 import lightrnn
 from conftest import Call
-from lightrnn import bootstrap
 from lightrnn.cli.next import Prompt
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
 from lightrnn.text.corpus import Corpus
+from lightrnn.training import bootstrap
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Word-level language models with huge vocabularies in a few megabytes: LightRNN (Li et al., NIPS 2016)."""
 
-from .bootstrap import resume, train
 from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from .errors import LightRNNError
 from .inference.evaluation import Evaluation, evaluate
@@ -11,11 +10,12 @@ from .models.checkpoint import load_model
 from .models.lightrnn import LanguageModel, LightRNN
 from .ngram.arpa import read_arpa, write_arpa
 from .ngram.model import NGram
-from .refinement import Start
 from .table.word_table import WordTable
 from .text.corpus import Corpus, prepare
 from .text.rules import TextRules
 from .text.vocabulary import Vocabulary
+from .training.bootstrap import resume, train
+from .training.refinement import Start
 
 __version__ = "0.1.0"
 

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from . import bootstrap
 from .config import Recipe
 from .errors import LightRNNError
 from .files import read_json, write_json
@@ -28,10 +27,11 @@ from .inference.lm import LM, SingleLM
 from .inference.mixture import mixed, tune
 from .models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
 from .ngram.kneser_ney import estimate
-from .refinement import Tell
 from .text.corpus import SPLITS, Corpus, Progress, prepare
 from .text.presets import Preset, find_preset, find_splits
 from .text.rules import TextRules
+from .training import bootstrap
+from .training.refinement import Tell
 
 CELL_FORMAT = 1
 

@@ -15,8 +15,8 @@ from statistics import fmean
 from typing import Any
 
 from .config import ModelConfig
-from .figures import Plot
 from .models.sizes import human_bytes, human_count
+from .training.figures import Plot
 
 Facts = dict[str, Any]
 Measure = Callable[[Facts], float | None]

@@ -11,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-from ..bootstrap import choose_device
 from ..comparison import Comparison
 from ..comparison_tables import Layout, ModelRow, csv_text, markdown, overview, plots
 from ..config import shipped_names
 from ..errors import LightRNNError, is_out_of_memory
-from ..figures import check_matplotlib
 from ..files import atomic_file
 from ..grid import Budget, Cell, Grid, checked_budget, slug
+from ..training.bootstrap import choose_device
+from ..training.figures import check_matplotlib
 from . import screen
 from .options import DeviceOption, ThreadsOption, use_threads
 

@@ -9,7 +9,6 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from .. import bootstrap
 from ..config import Recipe
 from ..errors import LightRNNError
 from ..inference.evaluation import evaluate
@@ -21,6 +20,7 @@ from ..table.explorer import rank_rows, row_words
 from ..text import corpus as corpora
 from ..text.corpus import Corpus
 from ..text.presets import PRESETS
+from ..training import bootstrap
 from . import screen
 from .info import size_table
 from .options import ThreadsOption, use_threads

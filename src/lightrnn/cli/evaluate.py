@@ -5,10 +5,10 @@ from typing import Annotated, cast
 
 import typer
 
-from ..bootstrap import choose_device
 from ..inference import evaluation
 from ..inference.loading import load
 from ..text.rules import Convention
+from ..training.bootstrap import choose_device
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice, use_threads
 from .texts import ids_of

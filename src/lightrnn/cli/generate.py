@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from ..bootstrap import choose_device
 from ..errors import LightRNNError
 from ..inference.generate import beam_search
 from ..inference.loading import load
+from ..training.bootstrap import choose_device
 from . import screen
 from .options import DeviceOption, ModelArgument, ThreadsOption, use_threads
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..bootstrap import choose_device
 from ..errors import LightRNNError
 from ..inference.evaluation import perplexity_of
 from ..inference.loading import load_all, save_mix
 from ..inference.mixture import Mix, mixed, tune
 from ..models.checkpoint import CONFIG
+from ..training.bootstrap import choose_device
 from . import screen
 from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption, check_output, use_threads
 from .texts import ids_of

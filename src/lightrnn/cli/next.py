@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from ..bootstrap import choose_device
 from ..errors import LightRNNError
 from ..inference.lm import LM
 from ..inference.loading import load
+from ..training.bootstrap import choose_device
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, use_threads
 

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from ..bootstrap import choose_device
 from ..config import BootstrapConfig
 from ..errors import LightRNNError
 from ..inference.evaluation import evaluate
 from ..models.checkpoint import CONFIG, load_lightrnn, read_config, save_model
-from ..refinement import carried_over, refine
 from ..text.corpus import Corpus
+from ..training.bootstrap import choose_device
+from ..training.refinement import carried_over, refine
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, check_output, use_threads
 

@@ -6,7 +6,6 @@ from typing import Annotated, cast
 
 import typer
 
-from ..bootstrap import choose_device
 from ..errors import LightRNNError
 from ..files import expand
 from ..inference.evaluation import BATCH_SIZE
@@ -14,6 +13,7 @@ from ..inference.loading import load
 from ..inference.rescoring import Layout, Weights, best_line, ranked_line, read_lists
 from ..inference.rescoring import rescore as rescore_lists
 from ..text.rules import Errors, line_blocks
+from ..training.bootstrap import choose_device
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice, use_threads
 

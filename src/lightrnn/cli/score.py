@@ -4,12 +4,12 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from ..bootstrap import choose_device
 from ..errors import LightRNNError
 from ..inference.evaluation import BATCH_SIZE
 from ..inference.loading import load
 from ..inference.scoring import LOG_BASES, FormatName, UnknownWords, make_format, score_lines
 from ..text.rules import Convention, Errors, line_blocks
+from ..training.bootstrap import choose_device
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice, use_threads
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..bootstrap import Event, Refined, Report, Run
-from ..training import Batch, Check
+from ..training.bootstrap import Event, Refined, Report, Run
+from ..training.trainer import Batch, Check
 
 out = Console(soft_wrap=True)
 err = Console(stderr=True, soft_wrap=True)

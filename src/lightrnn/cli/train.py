@@ -12,18 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import bootstrap
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
 from ..errors import LightRNNError
-from ..figures import training_figures
 from ..models.checkpoint import CONFIG, load_model, read_config
 from ..models.lightrnn import RecurrentModel
-from ..refinement import Start
 from ..table.word_table import WordTable
 from ..text.corpus import Corpus
 from ..text.corpus import prepare as prepare_corpus
 from ..text.presets import choose_splits
 from ..text.vocabulary import Vocabulary
+from ..training import bootstrap
+from ..training.figures import training_figures
+from ..training.refinement import Start
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, check_output, use_threads, with_settings
 

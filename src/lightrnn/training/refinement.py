@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .config import BootstrapConfig, ModelConfig
-from .models.lightrnn import LightRNN
-from .statistics import matching_costs, mean_states, word_sums
-from .table.allocation import refuse_beyond_memory
-from .table.bigrams import bigram_vectors, shrink
-from .table.clustering import cluster, table_vectors
-from .table.matching import SOLVERS, table_cost
-from .table.word_table import WordTable, table_shape
-from .text.vocabulary import Vocabulary
-from .text.windows import Ids
+from ..config import BootstrapConfig, ModelConfig
+from ..models.lightrnn import LightRNN
+from ..table.allocation import refuse_beyond_memory
+from ..table.bigrams import bigram_vectors, shrink
+from ..table.clustering import cluster, table_vectors
+from ..table.matching import SOLVERS, table_cost
+from ..table.word_table import WordTable, table_shape
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids
+from .word_sums import matching_costs, mean_states, word_sums
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .config import TrainingConfig
-from .errors import LightRNNError
-from .inference.evaluation import Evaluation, evaluate
-from .models.lightrnn import RecurrentModel, State
+from ..config import TrainingConfig
+from ..errors import LightRNNError
+from ..inference.evaluation import Evaluation, evaluate
+from ..models.lightrnn import RecurrentModel, State
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids, Window, text_windows
 from .row_adam import RowAdam
-from .text.vocabulary import Vocabulary
-from .text.windows import Ids, Window, text_windows
 
 LOWER_RATE = "start again, or go on from the best model with --init, at a lower --learning-rate"
 

@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .config import ModelConfig
-from .errors import LightRNNError
-from .files import atomic_file
-from .models.checkpoint import METRICS, read_config
-from .models.registry import part_names
+from ..config import ModelConfig
+from ..errors import LightRNNError
+from ..files import atomic_file
+from ..models.checkpoint import METRICS, read_config
+from ..models.registry import part_names
 
 
 def check_matplotlib() -> None:

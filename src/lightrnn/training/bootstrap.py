@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from .board import Board
-from .config import Recipe, TrainingConfig, option_name
-from .errors import LightRNNError
-from .files import atomic_file
-from .inference.evaluation import evaluate
-from .models.checkpoint import METRICS, TRAINING, load_training, save_model, save_training
-from .models.lightrnn import LightRNN, RecurrentModel
-from .models.registry import build
+from ..config import Recipe, TrainingConfig, option_name
+from ..errors import LightRNNError
+from ..files import atomic_file
+from ..inference.evaluation import evaluate
+from ..models.checkpoint import METRICS, TRAINING, load_training, save_model, save_training
+from ..models.lightrnn import LightRNN, RecurrentModel
+from ..models.registry import build
+from ..table.word_table import WordTable
+from ..text.corpus import Corpus
 from .refinement import Refinement, Start, Tell, carried_over, choose_start, refine, use_start_vectors
-from .table.word_table import WordTable
-from .text.corpus import Corpus
-from .training import Batch, Check, Trainer
+from .tensorboard import Board
+from .trainer import Batch, Check, Trainer
 
 SAVE_SECONDS = 60.0
 SPENT = ("start_seconds", "refinement_seconds", "seconds")  # fields of a Run: where its time went

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .errors import LightRNNError
-from .models.lightrnn import LightRNN
-from .table.allocation import Words
-from .text.vocabulary import Vocabulary
-from .text.windows import Ids, text_windows
+from ..errors import LightRNNError
+from ..models.lightrnn import LightRNN
+from ..table.allocation import Words
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids, text_windows
 
 BATCH_SIZE = 64
 WINDOW = 64
