@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 import torch
 
-import lightrnn.comparison
+import lightrnn.compare.runs
 from conftest import Call, made_up_text
 from lightrnn.cli import screen
-from lightrnn.comparison import Comparison
-from lightrnn.comparison_tables import Layout, ModelRow, csv_text, markdown, overview, seconds_to_reach, tables
+from lightrnn.compare.grid import Budget, Grid
+from lightrnn.compare.runs import Comparison
+from lightrnn.compare.tables import Layout, ModelRow, csv_text, markdown, overview, seconds_to_reach, tables
 from lightrnn.config import Recipe, shipped_names
 from lightrnn.errors import LightRNNError
-from lightrnn.grid import Budget, Grid
 from lightrnn.inference.lm import SingleLM
 from lightrnn.inference.loading import load
 from lightrnn.inference.mixture import Mix
@@ -146,7 +146,7 @@ def test_the_weight_of_a_mix_is_found_on_the_validation_text_alone(
     def log_probs(lm: SingleLM, corpus: Corpus, split: str, progress: object) -> np.ndarray:
         return made_up["ngram" if lm.has_orders else "network", split]
 
-    monkeypatch.setattr(lightrnn.comparison, "_log_probs", log_probs)
+    monkeypatch.setattr(lightrnn.compare.runs, "_log_probs", log_probs)
     comparison = Comparison(whole.grid, tmp_path, whole.work, device=CPU)
     mix = comparison.finish(comparison.missing()[0])["mix"]
 
@@ -173,7 +173,7 @@ def test_finished_cells_are_not_run_again(
 
     for name in ("train", "resume"):
         monkeypatch.setattr(bootstrap, name, fail)
-    monkeypatch.setattr(lightrnn.comparison, "estimate", fail)
+    monkeypatch.setattr(lightrnn.compare.runs, "estimate", fail)
     result = call("compare", grid_file(tmp_path, tiny), "-o", whole.results, "--work", whole.work, "--no-plots")
     assert result.code == 0, result.err
     assert "3 of 3 cells" in result.err
@@ -211,7 +211,7 @@ def test_killed_after_any_number_of_events(whole: Comparison, tiny: Corpus, tmp_
             cell = comparison.missing()[0]
             comparison.train(cell)
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(lightrnn.comparison, "write_json", broken)
+                patched.setattr(lightrnn.compare.runs, "write_json", broken)
                 with pytest.raises(Stop):
                     comparison.finish(cell)
             kills += 1
@@ -284,7 +284,7 @@ def test_a_stop_where_there_is_nothing_to_save(
     def interrupted(*arguments: object) -> None:
         os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(lightrnn.comparison, "estimate", interrupted)
+    monkeypatch.setattr(lightrnn.compare.runs, "estimate", interrupted)
     before = signal.getsignal(signal.SIGTERM)
     mine = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start tests with it ignored
     result = call("compare", grid_file(tmp_path, tiny), "-o", "results", "--model", "KN-3")

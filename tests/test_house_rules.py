@@ -67,10 +67,10 @@ ORDER = [
         "table.coherence",
         "table.explorer",
         "training.figures",
-        "grid",
-        "comparison",
+        "compare.grid",
+        "compare.runs",
     ),
-    *("comparison_tables", "cli"),
+    *("compare.tables", "cli"),
 ]
 
 

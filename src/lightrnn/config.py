@@ -6,6 +6,7 @@ The same declaration makes the recipe file's keys, the command line's options an
 import tomllib
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from importlib import resources
+from importlib.resources.abc import Traversable
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -269,8 +270,13 @@ def recipe_names() -> list[str]:
 
 def shipped_names(kind: str) -> list[str]:
     """The recipes or grids that ship with the package."""
-    files = (resources.files("lightrnn") / f"{kind}s").iterdir()
+    files = _shipped(kind).iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def _shipped(kind: str) -> Traversable:
+    """Where the package keeps its recipes or grids."""
+    return resources.files("lightrnn") / {"recipe": "recipes", "grid": "compare/grids"}[kind]
 
 
 def load_toml(kind: str, name: str) -> dict[str, Any]:
@@ -282,7 +288,7 @@ def load_toml(kind: str, name: str) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise LightRNNError(f"cannot read the {kind} {name}: {error}") from None
     elif name in (known := shipped_names(kind)):
-        text = (resources.files("lightrnn") / f"{kind}s" / f"{name}.toml").read_text(encoding="utf-8")
+        text = (_shipped(kind) / f"{name}.toml").read_text(encoding="utf-8")
     else:
         raise LightRNNError(f"there is no {kind} {name!r}; known are {', '.join(known)}, or give a file.toml")
     try:

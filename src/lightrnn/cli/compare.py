@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from ..comparison import Comparison
-from ..comparison_tables import Layout, ModelRow, csv_text, markdown, overview, plots
+from ..compare.grid import Budget, Cell, Grid, checked_budget, slug
+from ..compare.runs import Comparison
+from ..compare.tables import Layout, ModelRow, csv_text, markdown, overview, plots
 from ..config import shipped_names
 from ..errors import LightRNNError, is_out_of_memory
 from ..files import atomic_file
-from ..grid import Budget, Cell, Grid, checked_budget, slug
 from ..training.bootstrap import choose_device
 from ..training.figures import check_matplotlib
 from . import screen

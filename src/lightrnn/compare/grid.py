@@ -32,10 +32,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, load_toml
-from .errors import LightRNNError
-from .text.presets import find_preset
-from .training.bootstrap import check_rounds
+from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, load_toml
+from ..errors import LightRNNError
+from ..text.presets import find_preset
+from ..training.bootstrap import check_rounds
 
 NO_END = 1e5  # epochs, where minutes are the budget
 RECIPE_FIELDS = {f.name: f for section in (ModelConfig, TrainingConfig, BootstrapConfig) for f in fields(section)}

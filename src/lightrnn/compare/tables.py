@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from .config import ModelConfig
-from .models.sizes import human_bytes, human_count
-from .training.figures import Plot
+from ..config import ModelConfig
+from ..models.sizes import human_bytes, human_count
+from ..training.figures import Plot
 
 Facts = dict[str, Any]
 Measure = Callable[[Facts], float | None]

@@ -18,20 +18,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .config import Recipe
-from .errors import LightRNNError
-from .files import read_json, write_json
+from ..config import Recipe
+from ..errors import LightRNNError
+from ..files import read_json, write_json
+from ..inference.evaluation import perplexity_of
+from ..inference.lm import LM, SingleLM
+from ..inference.mixture import mixed, tune
+from ..models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
+from ..ngram.kneser_ney import estimate
+from ..text.corpus import SPLITS, Corpus, Progress, prepare
+from ..text.presets import Preset, find_preset, find_splits
+from ..text.rules import TextRules
+from ..training import bootstrap
+from ..training.refinement import Tell
 from .grid import Budget, Cell, CorpusEntry, Grid, slug
-from .inference.evaluation import perplexity_of
-from .inference.lm import LM, SingleLM
-from .inference.mixture import mixed, tune
-from .models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
-from .ngram.kneser_ney import estimate
-from .text.corpus import SPLITS, Corpus, Progress, prepare
-from .text.presets import Preset, find_preset, find_splits
-from .text.rules import TextRules
-from .training import bootstrap
-from .training.refinement import Tell
 
 CELL_FORMAT = 1
 
