@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 import lightrnn
 from lightrnn.files import read_blocks
-from lightrnn.inference.lm import SingleLM
+from lightrnn.inference.network import NetworkLM
+from lightrnn.models.lightrnn import LightRNN
 from lightrnn.text.corpus import Corpus
 
 
@@ -52,9 +53,10 @@ class FullSoftmax(nn.Module):
 def latency(model: Path, data: Path, queries: int) -> None:
     torch.set_num_threads(1)
     lm = lightrnn.load(model)
-    assert isinstance(lm, SingleLM)
-    size, units = len(lm.vocabulary), lm.model.config.hidden_size  # type: ignore[attr-defined]
-    print(f"V = {size:,}, {units} units, table {lm.model.shape}")  # type: ignore[attr-defined]
+    assert isinstance(lm, NetworkLM)
+    assert isinstance(lm.model, LightRNN)
+    size, units = len(lm.vocabulary), lm.model.config.hidden_size
+    print(f"V = {size:,}, {units} units, table {lm.model.shape}")
     full = FullSoftmax(size, units)
     opponent_state = (torch.zeros(1, units), torch.zeros(1, units))
     ids = Corpus.load(data).split("valid")[: queries + 1].tolist()
@@ -74,7 +76,7 @@ def latency(model: Path, data: Path, queries: int) -> None:
         ours, theirs = middle[name], middle[f"full {name}"]
         print(f"{name:8} LightRNN {1e3 * ours:8.3f} ms   full softmax {1e3 * theirs:8.2f} ms   1/{theirs / ours:.0f}")
     print(
-        f"rows opened of {lm.model.shape[0]}: median {statistics.median(opened):.0f}, "  # type: ignore[attr-defined]
+        f"rows opened of {lm.model.shape[0]}: median {statistics.median(opened):.0f}, "
         f"mean {statistics.mean(opened):.1f}, most {max(opened)}"
     )
 

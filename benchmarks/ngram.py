@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from corpora import corpus_folder
-from lightrnn.inference.evaluation import evaluate
+from lightrnn.inference.lm import NGramLM
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.text.corpus import prepare
 from lightrnn.text.presets import PRESETS
@@ -49,7 +49,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             corpus = prepare(train, Path(folder) / "data", valid=valid, test=test, rules=PRESETS[preset].rules)
             model = estimate(corpus.split("train"), corpus.vocabulary, 5)
-            result = evaluate(model, corpus.split("test"), corpus.vocabulary, "sentence")
+            result = NGramLM(model).evaluate(corpus.split("test"), "sentence")
         print(f"{name}: test perplexity {result.perplexity:.2f} over {result.tokens:,} tokens, lmplz {reference}")
 
 

@@ -29,11 +29,10 @@ from numpy.typing import NDArray
 
 from lightrnn.models.checkpoint import load_lightrnn
 from lightrnn.table.bigrams import shrink
-from lightrnn.table.clustering import cluster
+from lightrnn.table.clustering import cluster, root_counts
 from lightrnn.table.matching import Costs, Matching, block, exact, half, table_cost
 from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.corpus import Corpus
-from lightrnn.training.refinement import root_counts
 from lightrnn.training.word_sums import LinearCosts, WordSums, matching_costs, mean_states, word_sums
 
 STORED = ("counts", "sums0", "sums1", "y0", "y1", "b0", "b1")

@@ -29,8 +29,8 @@ import torch
 from torch import Tensor, nn
 
 from lightrnn.config import Recipe
+from lightrnn.models.kind import build
 from lightrnn.models.outputs import AdaptiveSoftmax, adaptive_shape
-from lightrnn.models.registry import build
 from lightrnn.models.sizes import human_bytes
 from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.rules import TextRules
@@ -158,7 +158,7 @@ def compare(size: int, units: int, source: list[Window], optimizer: str, budget:
         print(
             f"  {kind:9} {1 / facts['seconds']:9,.0f} words/s  {ratio}  {sizes}  {facts.get('remark', '')}", flush=True
         )
-    table = stored(lightrnn.models.lightrnn.get_buffer("codes"))
+    table = stored(lightrnn.model.get_buffer("codes"))
     words = sum(len(word.encode()) + 1 for word in vocabulary.words)
     print(f"  beside: table {human_bytes(table)}, vocabulary {human_bytes(words)} of text", flush=True)
     return found

@@ -68,8 +68,16 @@ class Oracle:
             parts.append(np.log(P[self.codes[word, s]]))
         return parts, state
 
+    def fresh(self, word):
+        """The state after all components of a word but the last, with nothing before it."""
+        state = self.start()
+        for s in range(self.codes.shape[1] - 1):
+            _, state = self.f(self.input_vectors[s][self.codes[word, s]], state)
+        return state
+
     def score(self, words, state=None):
-        state = state or self.start()
+        """log P of words 1, 2, … after those before; without a state, word 0 is the first and read whole."""
+        state = state or self.fresh(words[0])
         parts = []
         for last_word, word in itertools.pairwise(words):
             part, state = self.word_log_probs(last_word, word, state)

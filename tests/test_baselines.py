@@ -11,12 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from lightrnn import registry
 from lightrnn.cli import main
-from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe
+from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
-from lightrnn.inference.evaluation import evaluate, stream_log_probs
+from lightrnn.inference.passes import evaluate, stream_log_probs
 from lightrnn.models import characters
 from lightrnn.models.checkpoint import load_model, load_training, save_training
+from lightrnn.models.kind import Size, build, kind_of
 from lightrnn.models.outputs import (
     AdaptiveSoftmax,
     BlackOut,
@@ -24,16 +26,14 @@ from lightrnn.models.outputs import (
     adaptive_shape,
     class_places,
 )
-from lightrnn.models.registry import build, part_names
-from lightrnn.models.sizes import opponent_parameters
 from lightrnn.table.word_table import table_shape
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary, frequency_ranks
 from lightrnn.text.windows import Window
 from lightrnn.training import bootstrap
-from lightrnn.training.refinement import choose_start
 from lightrnn.training.row_adam import RowAdam
+from lightrnn.training.starts import choose_start
 from lightrnn.training.trainer import Trainer, clip_gradients
 
 KINDS = ("full", "hsm", "chsm", "blackout", "adaptive")
@@ -78,10 +78,12 @@ def test_probabilities_of_all_words_sum_to_one(kind: str, V: int, layers: int) -
     tracks = torch.tensor([[2, word] for word in range(V)])
     stacked = tuple(tensor.expand(-1, V, -1).contiguous() for tensor in state)
     scored = model.log_probs(tracks, stacked)[0]
-    assert scored.shape == (V, 1, len(part_names(model.config)))
+    assert scored.shape == (V, 1, len(kind_of(model.config).parts(model.config)))
     scored = scored.sum(dim=-1)[:, 0]
     assert abs(scored.exp().sum().item() - 1) < 1e-5
-    torch.testing.assert_close(model.next_log_probs(2, state), scored, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        torch.from_numpy(model.predictor().all_words(2, state)), scored.double(), atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -405,7 +407,7 @@ def test_rows_that_no_window_touches_stay(kind: str) -> None:
     recipe = FAST.override({"model": kind})
     trainer = Trainer(model, recipe.training, np.zeros(99, np.int32), np.zeros(9, np.int32), words_of(200))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    trainer.train_step(Window(torch.tensor([[5, 9, 11, 5]]), None, starts=True))
+    trainer.train_step(Window(np.array([[5, 9, 11, 5]]), None, starts=True))
     after = model.state_dict()
     assert (before["input.weight"] != after["input.weight"]).any(dim=1).nonzero().flatten().tolist() == [5, 9, 11]
     if kind == "hsm":
@@ -458,7 +460,7 @@ def test_a_run_of_another_version_of_the_model_is_refused(tiny: Corpus, tmp_path
         bootstrap.resume(tiny, tmp_path / "m", {}, device=CPU)
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", registry.KINDS)
 def test_all_but_characters_are_dropped_before_the_recurrence(kind: str, tiny: Corpus, tmp_path: Path) -> None:
     recipe = FAST.override({"model": kind, "dropout": 0.5})
     bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, should_stop=lambda: True)
@@ -481,7 +483,7 @@ def test_counts_are_those_of_the_real_model(kind: str, V: int, units: int) -> No
     config = ModelConfig(model=kind, layers=2, hidden_size=units, embedding_size=4, cell="gru", output_bias=False)
     model = build(config, vocabulary, None, seed=1)
     parts = {"input vectors": model.input, "output vectors": model.output, "recurrence": model.recurrence}
-    counted = opponent_parameters(config, V, len(characters.alphabet(vocabulary)))
+    counted = kind_of(config).parameters(config, Size(V, characters=len(characters.alphabet(vocabulary))))
     assert counted == {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
 
 
@@ -500,5 +502,5 @@ def test_the_papers_parameter_counts_of_its_opponents(thousands: int) -> None:
     """Kim et al.'s small networks: two LSTM layers, of 200 with words and of 300 with characters as input."""
     for kind, units, millions in zip(("hsm", "chsm"), (200, 300), PAPER[thousands], strict=True):
         config = ModelConfig(model=kind, layers=2, hidden_size=units)
-        counted = sum(opponent_parameters(config, thousands * 1000).values()) / 1e6
+        counted = sum(kind_of(config).parameters(config, Size(thousands * 1000)).values()) / 1e6
         assert counted == pytest.approx(millions, abs=0.7)  # they round, and may count no biases

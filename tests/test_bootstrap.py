@@ -18,9 +18,10 @@ from torch import Tensor
 from lightrnn.cli import screen
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
-from lightrnn.inference.evaluation import evaluate
+from lightrnn.inference.passes import evaluate
 from lightrnn.models.checkpoint import load_model, load_table, load_training
 from lightrnn.models.lightrnn import LightRNN
+from lightrnn.runtime import Progress
 from lightrnn.table.bigrams import bigram_vectors, neighbour_counts, positive_pmi, shrink_to_endings
 from lightrnn.table.clustering import cluster
 from lightrnn.table.coherence import row_coherence, table_coherence
@@ -30,7 +31,8 @@ from lightrnn.text.vocabulary import Vocabulary
 from lightrnn.training import bootstrap
 from lightrnn.training.bootstrap import Event, Refined, round_budget
 from lightrnn.training.figures import training_figures
-from lightrnn.training.refinement import Start, Tell, carried_over, choose_start, refine, use_start_vectors
+from lightrnn.training.refinement import carried_over, refine
+from lightrnn.training.starts import Start, choose_start, use_start_vectors
 from lightrnn.training.trainer import Check
 from lightrnn.training.word_sums import matching_costs, word_sums
 from test_training import CPU, FAST, contents
@@ -73,7 +75,7 @@ def test_costs_are_the_losses_up_to_a_constant_of_the_word(
     )
     codes = model.codes[torch.from_numpy(words.astype(np.int64))]
     with torch.no_grad():
-        hidden, _ = model.hidden_states(codes)
+        hidden, _ = model.hidden_states(codes, model.initial_state(64))
     counts = np.bincount(words[:, 1:].ravel(), minlength=len(tiny.vocabulary))
     assert (sums.counts == counts).all()
     everything = np.arange(len(tiny.vocabulary))
@@ -328,10 +330,10 @@ def test_a_kill_in_a_refinement_or_right_after_it_changes_nothing(
     real_refine, real = bootstrap._refine, getattr(bootstrap, where)
     armed = False
 
-    def refining(run: bootstrap.Run, tell: Tell) -> Refined:
+    def refining(run: bootstrap.Run, progress: Progress) -> Refined:
         nonlocal armed
         armed = True
-        return real_refine(run, tell)
+        return real_refine(run, progress)
 
     def killed(*arguments: object, **options: object) -> object:
         nonlocal armed

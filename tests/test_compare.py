@@ -24,12 +24,12 @@ from lightrnn.cli import screen
 from lightrnn.compare.grid import Budget, Grid
 from lightrnn.compare.runs import Comparison
 from lightrnn.compare.tables import Layout, ModelRow, csv_text, markdown, overview, seconds_to_reach, tables
-from lightrnn.config import Recipe, shipped_names
+from lightrnn.config import ModelConfig, Recipe, shipped_names
 from lightrnn.errors import LightRNNError
-from lightrnn.inference.lm import SingleLM
+from lightrnn.inference.lm import LM, NGramLM
 from lightrnn.inference.loading import load
 from lightrnn.inference.mixture import Mix
-from lightrnn.models.sizes import opponent_parameters
+from lightrnn.models.kind import Size, kind_of
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap
@@ -96,6 +96,10 @@ def timeless(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def parameters_of(config: ModelConfig, words: int) -> dict[str, int]:
+    return kind_of(config).parameters(config, Size(words))
+
+
 @pytest.fixture(scope="module")
 def whole(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     """The grid, run without a stop."""
@@ -108,7 +112,7 @@ def whole(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 def test_a_cell_holds_what_the_models_themselves_say(whole: Comparison, tiny: Corpus) -> None:
     light, hsm, ngram = whole.finished()
     assert [cell["model"] for cell in (light, hsm, ngram)] == ["LightRNN 12", "HSM", "KN-3"]
-    kneser_ney = SingleLM(estimate(tiny.split("train"), tiny.vocabulary, 3), tiny.vocabulary)
+    kneser_ney = NGramLM(estimate(tiny.split("train"), tiny.vocabulary, 3))
     assert ngram["test"] == pytest.approx(kneser_ney.evaluate(tiny.split("test")).perplexity, rel=1e-6)
     assert (ngram["budget"], ngram["seed"], ngram["recipe"]) == (None, 0, {"order": 3})
     for cell, folder in ((light, "tiny--LightRNN-12--1"), (hsm, "tiny--HSM--1")):
@@ -125,7 +129,7 @@ def test_a_cell_holds_what_the_models_themselves_say(whole: Comparison, tiny: Co
         assert cell["curve"][-1]["words"] == pytest.approx(len(tiny.split("train")), rel=0.02)
         assert Recipe.from_dict(cell["recipe"], "it").training.epochs == 1
     assert hsm["parameters"] == sum(
-        opponent_parameters(Recipe.from_dict(hsm["recipe"], "it").model, len(tiny.vocabulary)).values()
+        parameters_of(Recipe.from_dict(hsm["recipe"], "it").model, len(tiny.vocabulary)).values()
     )
     assert light["bytes"]["table"] == 4 * 2 * len(tiny.vocabulary)
     assert light["refinement_seconds"] > 0 == hsm["refinement_seconds"]
@@ -143,7 +147,7 @@ def test_the_weight_of_a_mix_is_found_on_the_validation_text_alone(
     made_up = {(kind, split): -rng.gamma(2, size=500) for kind in ("network", "ngram") for split in ("valid", "test")}
     made_up["network", "test"] -= 1.0
 
-    def log_probs(lm: SingleLM, corpus: Corpus, split: str, progress: object) -> np.ndarray:
+    def log_probs(lm: LM, corpus: Corpus, split: str, progress: object) -> np.ndarray:
         return made_up["ngram" if lm.has_orders else "network", split]
 
     monkeypatch.setattr(lightrnn.compare.runs, "_log_probs", log_probs)
@@ -654,7 +658,7 @@ PRINTED = {  # parameters in the paper's Tables 4 and 5, in millions, and the vo
 def test_the_opponents_of_the_papers_grid_have_the_papers_sizes(name: str) -> None:
     entry = next(entry for entry in Grid.load("paper-aclw").models if entry.name == name)
     for thousands, millions in PRINTED[name]:
-        parameters = sum(opponent_parameters(entry.recipe.model, 1000 * thousands).values())
+        parameters = sum(parameters_of(entry.recipe.model, 1000 * thousands).values())
         assert abs(parameters / 1e6 - millions) < 0.75
     hsm = next(entry for entry in Grid.load("paper-billionw").models if entry.name == "HSM")
-    assert f"{sum(opponent_parameters(hsm.recipe.model, 793_471).values()) / 1e9:.1f}" == "1.6"
+    assert f"{sum(parameters_of(hsm.recipe.model, 793_471).values()) / 1e9:.1f}" == "1.6"

@@ -22,9 +22,10 @@ import zstandard
 
 from conftest import made_up_text
 from lightrnn.cli import main
-from lightrnn.config import MODELS, BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name
+from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name
 from lightrnn.models.checkpoint import load_model, load_training, read_config, save_model
 from lightrnn.models.lightrnn import LightRNN
+from lightrnn.registry import KINDS
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap
@@ -853,10 +854,10 @@ def test_options_that_would_change_nothing(
 # --- models without a table
 
 MEANT_FOR = {
-    field.name: field.metadata["models"]
+    field.name: kinds
     for section in (ModelConfig, BootstrapConfig)
     for field in fields(section)
-    if field.metadata["models"]
+    if (kinds := [kind for kind in KINDS if field.name in KINDS[kind].settings])
 }
 VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": "none", "rounds": 2, "round_share": 0.1}
 SWITCHES = ("output_bias", "start_vectors")
@@ -873,7 +874,7 @@ VALUES |= {
 @pytest.mark.parametrize("name", MEANT_FOR)
 def test_fields_that_mean_nothing_to_the_model(refuse: Refusal, world: World, name: str) -> None:
     option = (f"--no-{option_name(name)[2:]}",) if name in SWITCHES else (option_name(name), VALUES[name])
-    for kind in sorted(set(MODELS) - set(MEANT_FOR[name])):
+    for kind in sorted(set(KINDS) - set(MEANT_FOR[name])):
         message = refuse("train", world.data, "-o", "out", "--model", kind, *option)
         assert f"{option_name(name)} is for --model {' and '.join(MEANT_FOR[name])}, got it with" in message
     message = refuse("train", world.data, "-o", "out", "--model", "no-such", *option)
@@ -925,7 +926,7 @@ def test_an_opponent_is_evaluated_and_measured(command: Command, world: World) -
     header = 8 + int.from_bytes((world.opponent / "weights.safetensors").read_bytes()[:8], "little")
     stored = (world.opponent / "weights.safetensors").stat().st_size - header
     assert stored == 4 * (sum(sizes["parameters"].values()) + sizes["vocabulary_size"])  # and each word's place
-    for kind in MODELS:
+    for kind in KINDS:
         told = json.loads(command("info", "--vocab-size", "5000", "--model", kind, "--json").out)
         assert told["model"] == kind
 

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -11,96 +12,121 @@ import lightrnn
 from lightrnn.cli.app import app
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
 from lightrnn.errors import LightRNNError
+from lightrnn.registry import KINDS
 
 SECTIONS = (ModelConfig, TrainingConfig, BootstrapConfig)
 SOURCE = Path(lightrnn.__file__).parent
-# Data flows one way; a module may import from those to its left only.
-ORDER = [
-    *(
-        "errors",
-        "files",
-        "text.rules",
-        "text.presets",
-        "text.vocabulary",
-        "text.corpus",
-        "table.word_table",
-        "config",
-        "models.lightrnn",
-        "text.windows",
-    ),
-    *(
-        "models.characters",
-        "models.outputs",
-        "models.registry",
-        "ngram.model",
-        "ngram.kneser_ney",
-        "ngram.arpa",
-        "ngram.kenlm",
-    ),
-    *(
-        "inference.evaluation",
-        "training.row_adam",
-        "training.trainer",
-        "table.transport",
-        "table.allocation",
-        "table.matching",
-        "table.clustering",
-        "table.bigrams",
-    ),
-    *(
-        "training.word_sums",
-        "training.refinement",
-        "models.checkpoint",
-        "training.tensorboard",
-        "training.bootstrap",
-        "models.sizes",
-        "inference.steps",
-        "inference.predict",
-        "inference.generate",
-        "inference.lm",
-    ),
-    *(
-        "inference.mixture",
-        "inference.loading",
-        "inference.scoring",
-        "inference.rescoring",
-        "table.coherence",
-        "table.explorer",
-        "training.figures",
-        "compare.grid",
-        "compare.runs",
-    ),
-    *("compare.tables", "cli"),
-]
+# Folders are rooms; data flows one way, and a module may import from its own room and those to the left only.
+ROOMS = ("base", "text", "table", "models", "ngram", "inference", "training", "compare", "cli")
+WITHOUT_TORCH = (
+    "base",
+    "text",
+    "table",
+    "ngram",
+)  # `import torch` inside a function is allowed: whoever calls it has it
+Sources = dict[str, str]  # dotted module name below lightrnn → its text
 
 
-def imported(path: Path) -> set[str]:
-    """The lightrnn modules that a file imports, by their dotted names."""
-    names = set()
-    package = path.relative_to(SOURCE).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = package[: len(package) + 1 - node.level] + tuple(node.module.split(".") if node.module else ())
-            inner = [(*base, alias.name) for alias in node.names]
-            names |= {".".join(parts if is_module(parts) else base) for parts in inner}
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
-            assert module is None or not module.startswith("lightrnn"), f"{path}: import relatively"
-    return names - {""}
+def sources() -> Sources:
+    paths = {".".join(p.relative_to(SOURCE).with_suffix("").parts): p for p in SOURCE.rglob("*.py")}
+    return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
 
 
-def is_module(parts: tuple[str, ...]) -> bool:
-    return SOURCE.joinpath(*parts).with_suffix(".py").exists() or SOURCE.joinpath(*parts, "__init__.py").exists()
+def room_of(module: str) -> str:
+    """The folder that a module lies in; what lies outside of all is the base, but for the front door."""
+    return module.split(".", maxsplit=1)[0] if module.split(".", maxsplit=1)[0] in ROOMS else "base"
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
-def test_imports_point_one_way(path: Path) -> None:
-    name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-    if name.endswith("__init__") or name.startswith("cli") or name == "__main__":
-        return
-    assert name in ORDER, f"{name} has no place in ORDER yet"
-    later = {other for other in imported(path) if ORDER.index(other) > ORDER.index(name)}
-    assert not later, f"{name} imports {later}, which come after it"
+def imports(name: str, known: Sources, *, at_run_time: bool = False) -> set[str]:
+    """The lightrnn modules that a module imports; without those that only a type checker sees, if asked for."""
+    tree = ast.parse(known[name])
+    package = name.split(".")[:-1]
+    hidden = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.level or (at_run_time and node in hidden):
+            continue
+        base = [*package[: len(package) + 1 - node.level], *(node.module.split(".") if node.module else ())]
+        for alias in node.names:
+            inner = ".".join([*base, alias.name])
+            found.add(inner if inner in known or f"{inner}.__init__" in known else ".".join(base))
+    return found - {""}
+
+
+def wrong_ways(known: Sources) -> list[str]:
+    """Imports that point to a later room, or in a circle."""
+    wrong = []
+    for name in known:
+        if name in {"__init__", "__main__"}:
+            continue
+        here = ROOMS.index(room_of(name))
+        wrong += [f"{name} → {other}" for other in imports(name, known) if ROOMS.index(room_of(other)) > here]
+    state: dict[str, bool] = {}  # False while a module's imports are followed, True when they are done
+
+    def follow(name: str) -> None:
+        state[name] = False
+        for other in sorted(imports(name, known, at_run_time=True) & set(known)):
+            if state.get(other) is False:
+                wrong.append(f"{name} ↺ {other}")
+            elif other not in state:
+                follow(other)
+        state[name] = True
+
+    for name in known:
+        if name not in state and name != "__init__":
+            follow(name)
+    return wrong
+
+
+def test_imports_point_one_way() -> None:
+    assert wrong_ways(sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "told"),
+    [
+        ("table.transport", "from ..models.base import State", "table.transport → models.base"),
+        ("errors", "from .text import rules", "errors → text.rules"),
+        ("text.rules", "if True:\n    from .. import training", "text.rules → training"),
+        ("table.word_table", "def f():\n    from .matching import exact", "↺"),
+    ],
+)
+def test_an_import_that_points_the_wrong_way_is_seen(module: str, line: str, told: str) -> None:
+    known = sources()
+    known[module] += f"\n{line}\n"
+    assert any(told in found for found in wrong_ways(known))
+
+
+def test_packages_are_imported_relatively_and_by_module() -> None:
+    for name, text in sources().items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0):
+                modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+                assert not any(module.split(".")[0] == "lightrnn" for module in modules), name
+
+
+@pytest.mark.parametrize("room", WITHOUT_TORCH)
+def test_rooms_without_pytorch(room: str) -> None:
+    for name, text in sources().items():
+        if room_of(name) == room:
+            top = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+            assert not any("torch" in ast.unparse(node).split()[1].split(".") for node in top), name
+
+
+def test_no_kind_of_model_is_told_by_name_outside_the_registry() -> None:
+    """Neither compared by name nor by class: `registry.KINDS` and the record of a kind answer."""
+    for name, text in sources().items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Compare) and name != "registry":
+                constants = [c.value for c in ast.walk(node) if isinstance(c, ast.Constant)]
+                assert not set(KINDS) & {value for value in constants if isinstance(value, str)}, ast.unparse(node)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                assert not re.search(r"\b(LightRNN|WordModel|NGram|KenLM|RecurrentModel)\b", ast.unparse(node)), name
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))

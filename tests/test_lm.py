@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from lightrnn.errors import LightRNNError
-from lightrnn.inference.evaluation import sentence_log_probs
 from lightrnn.inference.generate import beam_search, sample
-from lightrnn.inference.lm import SingleLM
+from lightrnn.inference.lm import LM
 from lightrnn.inference.mixture import Mix, tune
-from lightrnn.inference.predict import GeneralPredictor, Predictor
-from lightrnn.inference.steps import Steps
+from lightrnn.inference.network import NetworkLM
+from lightrnn.inference.passes import sentence_log_probs
+from lightrnn.models.steps import Steps
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 from oracle import oracle_of
@@ -32,8 +32,8 @@ def vocabulary_of(size: int, prefix: str = "w", rules: TextRules | None = None) 
     return Vocabulary(words, np.arange(size, 0, -1) ** 2, rules)
 
 
-def lm_of(V: int = 23, K: int = 2, **settings: object) -> SingleLM:
-    return SingleLM(make(V=V, K=K, **settings), vocabulary_of(V))  # type: ignore[arg-type]
+def lm_of(V: int = 23, K: int = 2, **settings: object) -> NetworkLM:
+    return NetworkLM(make(V=V, K=K, **settings), vocabulary_of(V))  # type: ignore[arg-type]
 
 
 def after(model: torch.nn.Module, words: list[int]) -> tuple[int, tuple[torch.Tensor, ...]]:
@@ -46,10 +46,10 @@ def after(model: torch.nn.Module, words: list[int]) -> tuple[int, tuple[torch.Te
 def test_steps_are_those_of_the_model(cell: str, layers: int) -> None:
     model = make(cell, layers=layers)
     codes = torch.tensor([0, 3, 7, 1])
-    steps = Steps(model)
+    steps = Steps(model.cell, model.recurrence, model.input_vectors.weight)
     state = tuple(torch.randn(layers, 4, 7) for _ in model.initial_state(1))
     with torch.inference_mode():
-        expected, state_expected = model.step(codes[:, None], state)
+        expected, state_expected = model.read(codes[:, None], state)
         got, state_got = steps(codes, state)
         torch.testing.assert_close(got, expected[:, 0], atol=1e-6, rtol=1e-5)
         for one, other in zip(state_got, state_expected, strict=True):
@@ -65,13 +65,12 @@ def test_steps_are_those_of_the_model(cell: str, layers: int) -> None:
 def test_distribution_is_the_oracles_and_sums_to_one(cell: str, V: int, K: int, rows: int) -> None:
     model = make(cell, V, K, rows=rows)
     words = [1 % V, 0, 2 % V]
-    log_probs = Predictor(model).all_words(*after(model, words)).double()
-    assert abs(log_probs.exp().sum().item() - 1) < 1e-5
+    log_probs = model.predictor().all_words(*after(model, words))
+    assert abs(np.exp(log_probs).sum() - 1) < 1e-5
     oracle = oracle_of(model)
     _, state = oracle.score(np.array(words))
     expected = [sum(oracle.word_log_probs(words[-1], w, state)[0]) for w in range(V)]
     np.testing.assert_allclose(log_probs, expected, atol=1e-5, rtol=1e-5)
-    np.testing.assert_allclose(model.next_log_probs(*after(model, words)).detach(), expected, atol=1e-5, rtol=1e-5)
 
 
 def flat(model: torch.nn.Module) -> None:
@@ -92,9 +91,9 @@ def test_likeliest_words_are_the_top_of_the_distribution(V: int, K: int, rows: i
     model = make(V=V, K=K, rows=rows, seed=V)
     if change is not None:
         change(model)  # type: ignore[operator]
-    predictor = Predictor(model)
+    predictor = model.predictor()
     place = after(model, [0, 1, 2])
-    log_probs = predictor.all_words(*place).double().numpy()
+    log_probs = predictor.all_words(*place)
     allowed = np.random.default_rng(V).random(V) < 0.2
     allowed[1] = True
     for count in (1, 2, 7, 10, 100, 1000):
@@ -111,7 +110,7 @@ def test_likeliest_words_are_the_top_of_the_distribution(V: int, K: int, rows: i
 def test_the_search_opens_few_rows_of_a_peaked_model() -> None:
     model = make(V=2000)
     peaked(model)
-    assert Predictor(model).likeliest(*after(model, [0, 1, 2]), 10).opened < 45 / 2
+    assert model.predictor().likeliest(*after(model, [0, 1, 2]), 10).opened < 45 / 2
 
 
 @pytest.mark.parametrize(("V", "K", "layers"), [(25, 2, 1), (23, 2, 2), (28, 3, 1), (16, 4, 1)])
@@ -156,8 +155,8 @@ def test_without_a_sentence_start_the_first_word_has_its_share_of_the_text() -> 
     assert lm.score("w5", bos=False, eos=False) == pytest.approx(expected)
     assert lm.score_word(lm.empty_state(), "w5")[0] == pytest.approx(expected)
     assert lm.distribution(lm.empty_state()).sum() == pytest.approx(1)
-    word, state = lm.vocabulary.ids["w5"], lm.model.initial_state(1)
-    after_it = lm.model.log_probs(torch.tensor([[word, lm.vocabulary.ids["w6"]]]), state)[0].sum().item() / log(10)
+    words = [lm.vocabulary.ids["w5"], lm.vocabulary.ids["w6"]]
+    after_it = oracle_of(lm.model).score(words)[0].sum() / log(10)
     assert lm.score("w5 w6", bos=False, eos=False) == pytest.approx(expected + after_it, rel=1e-5)
 
 
@@ -168,6 +167,7 @@ def test_next_words_begin_as_asked() -> None:
     assert [w for w, _ in lm.next_words("w1", 4, prefix="w2")] == expected[:4]
     assert [w for w, _ in lm.next_words("w1", 99, prefix="w2")] == expected
     assert lm.next_words("w1", prefix="zzz") == []
+    assert lm.next_words("w1", 0) == lm.next_words("w1", 0, prefix="w2") == []
 
 
 def test_sentences_of_any_length_in_any_batch() -> None:
@@ -185,15 +185,14 @@ def test_sentences_of_any_length_in_any_batch() -> None:
 def test_drawn_words_follow_the_distribution() -> None:
     lm = lm_of(V=26, K=3, seed=3)
     expected = lm.distribution("w1")
-    state, generator = lm.state("w1"), torch.Generator().manual_seed(5)
+    state, random = lm.state("w1"), np.random.default_rng(5)
     drawn = np.zeros(len(expected))
     for _ in range(3000):
-        drawn[lm.draw(state, 1.0, generator)] += 1
+        drawn[lm.draw(state, 1.0, random)] += 1
     assert ((drawn - 3000 * expected) ** 2 / np.maximum(3000 * expected, 1e-9)).sum() < 2 * len(expected)
-    general = GeneralPredictor(lm.model)
     drawn = np.zeros(len(expected))
     for _ in range(3000):
-        drawn[general.draw(state.last_word, state.inner, 1.0, generator)] += 1
+        drawn[LM.draw(lm, state, 1.0, random)] += 1  # by the whole distribution, as other models do
     assert ((drawn - 3000 * expected) ** 2 / np.maximum(3000 * expected, 1e-9)).sum() < 2 * len(expected)
 
 
@@ -211,19 +210,19 @@ def test_temperature_zero_takes_the_likeliest_row_then_column() -> None:
 
 def test_top_k_and_top_p_keep_what_they_say() -> None:
     lm = lm_of(V=60, seed=4)
-    state, generator = lm.state("w1"), torch.Generator().manual_seed(1)
+    state, random = lm.state("w1"), np.random.default_rng(1)
     probabilities = lm.distribution(state)
     order = np.argsort(-probabilities)
 
     def drawn(**limits: float) -> set[int]:
-        return {next(sample(lm, state, generator=generator, **limits)) for _ in range(300)}  # type: ignore[arg-type]
+        return {next(sample(lm, state, random=random, **limits)) for _ in range(300)}  # type: ignore[arg-type]
 
     assert drawn(top_k=3) == set(order[:3].tolist())
-    kept = int(np.searchsorted(np.cumsum(probabilities[order]), 0.5)) + 1
-    assert drawn(top_p=0.5) <= set(order[:kept].tolist())
-    assert len(drawn(top_p=0.5, temperature=5.0)) == kept
+    size = int(np.searchsorted(np.cumsum(probabilities[order]), 0.5)) + 1
+    assert drawn(top_p=0.5) <= set(order[:size].tolist())
+    assert len(drawn(top_p=0.5, temperature=5.0)) == size
     assert drawn(top_k=1, top_p=0.9) == {int(order[0])}
-    assert len(drawn(top_p=0.9999)) > kept
+    assert len(drawn(top_p=0.9999)) > size
     assert list(itertools.islice(lm.generate("w1", seed=7), 9)) == list(itertools.islice(lm.generate("w1", seed=7), 9))
 
 
@@ -245,7 +244,7 @@ def test_a_wide_beam_finds_the_likeliest_sentence() -> None:
     assert [v for _, v in found] == sorted((v for _, v in found), reverse=True)
 
 
-def _path(lm: SingleLM, words: tuple[int, ...]) -> list[tuple[object, int]]:
+def _path(lm: NetworkLM, words: tuple[int, ...]) -> list[tuple[object, int]]:
     state, path = lm.begin_state(), []
     for word in words:
         path.append((state, word))
@@ -298,7 +297,7 @@ def test_models_of_different_vocabularies_mix_without_counting_twice() -> None:
     first = lm_of(V=25, seed=1)
     rules = TextRules(eos="<e>", unk="<oov>", bos="<S>", convention="sentence", normalize="none")
     words = [*rules.specials, *(f"w{i}" for i in range(10)), *(f"x{i}" for i in range(12))]
-    second = SingleLM(make(V=25, seed=2), Vocabulary(words, np.ones(25, np.int64), rules))
+    second = NetworkLM(make(V=25, seed=2), Vocabulary(words, np.ones(25, np.int64), rules))
     mix = Mix([first, second], [0.5, 0.5])
     unknown = 25 - 10 - 1  # all of the first's words but w0 … w9 and the end of a sentence
     theirs = second.distribution("w3")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from lightrnn.errors import LightRNNError
-from lightrnn.table.matching import SOLVERS, block, exact, half, table_cost
+from lightrnn.registry import SOLVERS
+from lightrnn.table.matching import block, exact, half, table_cost
 from lightrnn.table.transport import transport
 from lightrnn.table.word_table import WordTable, table_shape
 

@@ -45,6 +45,20 @@ def test_equations_with_carried_state(cell: str, V: int, K: int, rows: int, laye
         np.testing.assert_allclose(got[track], expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_first_word_is_read_whole_and_a_carried_one_goes_on(K: int) -> None:
+    """Without a state all codes of word 0 are fed, with one only the last: its others are in the state already."""
+    model = make(V=23, K=K)
+    oracle, words = oracle_of(model), [4, 9, 2]
+    for state, expected in ((None, oracle.fresh(4)), (model.initial_state(1), oracle.start())):
+        got, _ = model.log_probs(torch.tensor([words]), state)
+        np.testing.assert_allclose(got[0].detach(), oracle.score(words, expected)[0], atol=1e-5, rtol=1e-5)
+    whole, zeros = (model.log_probs(torch.tensor([words]), state)[0] for state in (None, model.initial_state(1)))
+    assert not torch.allclose(whole, zeros, atol=1e-3)
+    for tensor, other in zip(model.predictor().fresh_state(4), oracle.fresh(4)[0], strict=True):
+        np.testing.assert_allclose(tensor[0, 0], other, atol=1e-5)
+
+
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("V", "K"), [(25, 2), (26, 2), (24, 2), (3, 2), (27, 3), (28, 3), (26, 3), (16, 4), (50, 5)])
 def test_probabilities_of_all_words_sum_to_one(cell: str, V: int, K: int) -> None:
@@ -57,7 +71,9 @@ def test_probabilities_of_all_words_sum_to_one(cell: str, V: int, K: int) -> Non
     scored = model.log_probs(tracks, stacked)[0].sum(dim=-1)[:, 0]
     assert abs(scored.exp().sum().item() - 1) < 1e-5
     # … and by the batched distribution, which must say the same of every word.
-    torch.testing.assert_close(model.next_log_probs(last, state), scored, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        torch.from_numpy(model.predictor().all_words(last, state)), scored.double(), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_permuting_table_and_vectors_together_changes_nothing() -> None:
@@ -108,11 +124,11 @@ def test_what_is_remembered_fades_by_the_forget_bias(layers: int) -> None:
     model = make(layers=layers)
     model.reset(1e-6, forget_bias=1.0)
     h, c = torch.zeros(layers, 1, 7), torch.ones(layers, 1, 7)
-    _, (_, after) = model.step(torch.tensor([[3, 7]]), (h, c))
-    kept = 1 / (1 + np.exp(-1.0))
-    torch.testing.assert_close(after, torch.full_like(after, kept**2), atol=1e-4, rtol=1e-4)
+    _, (_, after) = model.read(torch.tensor([[3, 7]]), (h, c))
+    share = 1 / (1 + np.exp(-1.0))
+    torch.testing.assert_close(after, torch.full_like(after, share**2), atol=1e-4, rtol=1e-4)
     model.reset(1e-6)
-    _, (_, after) = model.step(torch.tensor([[3, 7]]), (h, c))
+    _, (_, after) = model.read(torch.tensor([[3, 7]]), (h, c))
     torch.testing.assert_close(after, torch.full_like(after, 0.25), atol=1e-4, rtol=1e-4)
 
 

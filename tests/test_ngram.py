@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import corpus_folder, made_up_text
 from lightrnn.cli import main
 from lightrnn.errors import LightRNNError
-from lightrnn.inference.evaluation import evaluate
+from lightrnn.inference.lm import NGramLM
 from lightrnn.ngram.arpa import read_arpa, write_arpa
 from lightrnn.ngram.kenlm import KenLM
 from lightrnn.ngram.kneser_ney import FALLBACK, estimate
@@ -143,24 +142,22 @@ def test_distributions_are_the_oracles_and_sum_to_one(small: NGram) -> None:
     probability = oracle(made_up(), predicted, 4)
     places = vocabulary.encode(predicted)
     for sentence in [*made_up()[:12], *random_sentences(12, vocabulary.words[3:], seed=5), ()]:
-        words = torch.tensor([[vocabulary.bos_id, *vocabulary.encode(sentence).tolist()]])
-        _, state = small.log_probs(words)
-        after = small.next_log_probs(int(words[0, -1]), state)
+        _, state = small.read(small.start_state(of_sentence=True), vocabulary.encode(sentence))
+        after = small.distribution(state)
         assert after.shape == (len(vocabulary),)
-        assert after.exp().sum().item() == pytest.approx(1, abs=1e-12)
+        assert (10**after).sum() == pytest.approx(1, abs=1e-12)
         expected = [probability(word, ("<s>", *sentence)) for word in predicted]
-        np.testing.assert_allclose(after[places].exp(), expected, rtol=1e-9)
+        np.testing.assert_allclose(10 ** after[places], expected, rtol=1e-9)
         for word in (0, 5, vocabulary.eos_id):
-            extended = torch.cat([words, torch.tensor([[word]])], dim=1)
-            assert small.log_probs(extended)[0][0, -1, 0] == pytest.approx(after[word].item(), abs=1e-12)
+            assert small.read(state, np.array([word]))[0][0] == pytest.approx(after[word], abs=1e-12)
 
 
 def test_without_a_sentence_start_the_context_is_empty(small: NGram) -> None:
     """Nothing before a word is not the same as a sentence start before it."""
     first = small.vocabulary.encode(["w3", "w4"])
-    plain, _ = small.log_probs(torch.tensor([first.tolist()]))
+    plain, _ = small.read(small.start_state(of_sentence=False), first)
     probability = oracle(made_up(), [w for w in small.vocabulary.words if w != small.vocabulary.rules.bos], 4)
-    assert plain.item() == pytest.approx(np.log(probability("w4", ("w3",))), abs=1e-9)
+    assert plain[1] == pytest.approx(np.log10(probability("w4", ("w3",))), abs=1e-9)
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
@@ -169,16 +166,16 @@ def test_pieces_with_the_state_carried_are_the_whole(order: int) -> None:
     vocabulary = vocabulary_of([word for s in sentences for word in s], None)
     ids = stream(sentences, vocabulary)
     model = estimate(ids, vocabulary, order)
-    words = torch.from_numpy(np.stack([ids[:200], ids[300:500], ids[700:900]]).astype(np.int64))
-    whole, end = model.log_probs(words)
-    assert whole.shape == (3, 199, 1)
+    whole, end = model.read(model.start_state(of_sentence=True), ids[:200])
+    assert whole.shape == (200,)
+    assert len(end) == order - 1
     for size in (1, 2, 3, 7, 50):
-        state, parts = model.initial_state(3), []
-        for begin in range(0, 199, size):
-            part, state = model.log_probs(words[:, begin : begin + size + 1], state)
+        state, parts = model.start_state(of_sentence=True), []
+        for begin in range(0, 200, size):
+            part, state = model.read(state, ids[begin : min(begin + size, 200)])
             parts.append(part)
-        torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=0, atol=0)
-        assert all(torch.equal(a, b) for a, b in zip(state, end, strict=True))
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+        assert state == end
 
 
 def test_stream_and_sentence_conventions_agree(small: NGram) -> None:
@@ -186,7 +183,7 @@ def test_stream_and_sentence_conventions_agree(small: NGram) -> None:
     scores, orders = small.score_tokens(ids)
     assert set(orders) == {1, 2, 3, 4}
     for convention in ("stream", "sentence"):
-        result = evaluate(small, ids, small.vocabulary, convention)
+        result = NGramLM(small).evaluate(ids, convention)
         assert result.nats == pytest.approx(-np.log(10) * scores.sum(), rel=1e-6)
 
 
@@ -286,8 +283,8 @@ def test_arpa_files_of_others(tmp_path: Path, text: str) -> None:
     by_hand = [-0.4, -0.01, -0.02, -0.2 - 0.7, -0.2 - 2, -0.3 - 1.5, -0.5, -0.1 - 1.5, -0.5]
     np.testing.assert_allclose(scores, by_hand, atol=1e-12)
     assert orders.tolist() == [2, 3, 3, 1, 1, 1, 1, 1, 1]
-    state = model.log_probs(torch.tensor([[model.vocabulary.bos_id, int(ids[0])]]))[1]
-    assert model.next_log_probs(int(ids[0]), state)[model.vocabulary.bos_id] < -200
+    _, state = model.read(model.start_state(of_sentence=True), ids[:1])
+    assert model.distribution(state)[model.vocabulary.bos_id] < -90
 
 
 def test_arpa_files_without_an_unknown_word(tmp_path: Path) -> None:
@@ -387,22 +384,21 @@ def test_kenlm_files_are_models_too(small: NGram, tmp_path: Path) -> None:
     pytest.importorskip("kenlm", reason="the kenlm package is not installed")
     write_arpa(small, tmp_path / "lm.arpa")
     model = KenLM(tmp_path / "lm.arpa", small.vocabulary)
-    ids = stream(made_up(600, seed=9), small.vocabulary).astype(np.int64)
-    words = torch.from_numpy(np.stack([ids[:150], ids[200:350]]))
-    expected, expected_state = small.log_probs(words)
-    state, parts = None, []
-    for begin in range(0, 149, 40):
-        part, state = model.log_probs(words[:, begin : begin + 41], state)
-        parts.append(part)
-    torch.testing.assert_close(torch.cat(parts, dim=1), expected, rtol=0, atol=3e-5)
-    assert torch.equal(state[0], expected_state[0])
-    last, alone = int(words[0, -1]), (state[0][:, :1],)
+    ids = stream(made_up(600, seed=9), small.vocabulary)
     predicted = [i for i, word in enumerate(small.vocabulary.words) if word != small.vocabulary.rules.bos]
-    after, expected_after = (lm.next_log_probs(last, alone)[predicted] for lm in (model, small))
-    torch.testing.assert_close(after, expected_after, rtol=0, atol=3e-5)
-    for convention in ("stream", "sentence"):
-        one, other = (evaluate(lm, ids, small.vocabulary, convention).nats for lm in (model, small))
-        assert one == pytest.approx(other, rel=1e-6)
+    one, other = NGramLM(model), NGramLM(small)
+    for begin in ("begin_state", "empty_state"):
+        states = [getattr(lm, begin)() for lm in (one, other)]
+        for piece in np.array_split(ids[:150], 4):
+            (log_probs, state), (expected, expected_state) = (
+                lm.advance_all(s, piece) for lm, s in zip((one, other), states, strict=True)
+            )
+            np.testing.assert_allclose(log_probs, expected, rtol=0, atol=3e-5)
+            states = [state, expected_state]
+        after, expected = (lm.next_log_probs(s)[predicted] for lm, s in zip((one, other), states, strict=True))
+        np.testing.assert_allclose(after, expected, rtol=0, atol=3e-5)
+    assert one.evaluate(ids).nats == pytest.approx(other.evaluate(ids).nats, rel=1e-6)
+    np.testing.assert_array_equal(one.orders(ids), other.orders(ids))
 
 
 def test_errors_about_kenlm(small: NGram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,7 +430,7 @@ def test_penn_treebank(penn: tuple[Corpus, NGram]) -> None:
     scores, _ = model.score_tokens(corpus.split("test"))
     assert len(scores) == 82_430
     assert 10 ** -scores.mean() == pytest.approx(141.19, rel=1e-3)
-    assert evaluate(model, corpus.split("test"), corpus.vocabulary).perplexity == pytest.approx(141.19, rel=1e-3)
+    assert NGramLM(model).evaluate(corpus.split("test")).perplexity == pytest.approx(141.19, rel=1e-3)
 
 
 @pytest.mark.slow

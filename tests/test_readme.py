@@ -55,9 +55,10 @@ def test_the_table_lists_every_command_and_the_tree_every_module() -> None:
     listed = set(re.findall(r"^\| `lightrnn (\w+)", README, flags=re.MULTILINE))
     assert listed == {command.name for command in app.registered_commands}
     tree = README.split("## What is where")[1]
-    modules = {path.name for path in (ROOT / "src" / "lightrnn").glob("*.py")} - {"__init__.py", "__main__.py"}
-    infrastructure = {"errors.py", "files.py", "board.py"}
-    assert modules - infrastructure <= set(re.findall(r"[\w-]+\.py", tree))
+    package = ROOT / "src" / "lightrnn"
+    rooms = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    modules = {path.name for path in package.glob("*.py")} - {"__init__.py", "__main__.py"}
+    assert rooms | modules <= set(re.findall(r"[\w-]+(?:\.py|/)", tree))
 
 
 def test_the_order_is_what_command_output_commands_tree() -> None:

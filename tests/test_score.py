@@ -15,8 +15,9 @@ import pytest
 
 from conftest import Call, made_up_text
 from lightrnn import load
-from lightrnn.inference.lm import LM, SingleLM
+from lightrnn.inference.lm import LM
 from lightrnn.inference.loading import save_mix
+from lightrnn.inference.network import NetworkLM
 from lightrnn.inference.scoring import BLOCK_LINES, BLOCK_WORDS, SRILM, KenLM, UnknownWords, score_lines
 from lightrnn.models.checkpoint import save_model
 from lightrnn.text.rules import TextRules, line_blocks
@@ -165,7 +166,7 @@ def test_srilm(call: Call, model: Path, lm: LM, tmp_path: Path) -> None:
     assert sums["ppl1"] == pytest.approx(10 ** (-sums["log10"] / known), rel=1e-5)
 
 
-class Matching(SingleLM):
+class Matching(NetworkLM):
     """A model that says of every token that its n-gram was as long as its id."""
 
     has_orders = True  # type: ignore[assignment]

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from lightrnn.config import ModelConfig, Recipe
+from lightrnn.models.kind import Size, kind_of
 from lightrnn.models.lightrnn import LightRNN
-from lightrnn.models.sizes import conventional_parameters, human_bytes, human_count, lightrnn_parameters
+from lightrnn.models.sizes import conventional_parameters, human_bytes, human_count
 from lightrnn.table.word_table import WordTable, table_shape
 
 PAPER = [  # recipe, fields, vocabulary, the count printed in the paper's tables
@@ -28,7 +29,7 @@ PAPER = [  # recipe, fields, vocabulary, the count printed in the paper's tables
 @pytest.mark.parametrize(("recipe", "fields", "vocabulary", "printed"), PAPER)
 def test_the_papers_parameter_counts(recipe: str, fields: dict[str, int], vocabulary: int, printed: str) -> None:
     config = Recipe.load(recipe).override(fields).model
-    millions = sum(lightrnn_parameters(config, table_shape(vocabulary)).values()) / 1e6
+    millions = sum(kind_of(config).parameters(config, Size(vocabulary, table_shape(vocabulary))).values()) / 1e6
     assert f"{millions:.1f}M" == printed if "." in printed else f"{millions:.0f}M" == printed
 
 
@@ -54,7 +55,7 @@ def test_counts_are_those_of_the_real_model(cell: str, components: int, bias: bo
     vectors = model.input_vectors.weight.numel()
     outputs = sum(p.numel() for p in (*model.output_vectors, *model.output_bias))
     recurrence = sum(p.numel() for p in model.recurrence.parameters())
-    assert lightrnn_parameters(config, model.shape) == {
+    assert kind_of(config).parameters(config, Size(101, model.shape)) == {
         "input vectors": vectors,
         "output vectors": outputs,
         "recurrence": recurrence,

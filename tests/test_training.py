@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from lightrnn.config import BootstrapConfig, Recipe
-from lightrnn.inference.evaluation import evaluate
+from lightrnn.inference.passes import evaluate
 from lightrnn.models import checkpoint
 from lightrnn.models.checkpoint import load_model, load_table
 from lightrnn.models.lightrnn import LightRNN

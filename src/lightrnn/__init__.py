@@ -2,12 +2,14 @@
 
 from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from .errors import LightRNNError
-from .inference.evaluation import Evaluation, evaluate
+from .inference.evaluation import Evaluation
 from .inference.lm import LM
 from .inference.loading import load
 from .inference.mixture import Mix
+from .inference.passes import evaluate
+from .models.base import LanguageModel
 from .models.checkpoint import load_model
-from .models.lightrnn import LanguageModel, LightRNN
+from .models.lightrnn import LightRNN
 from .ngram.arpa import read_arpa, write_arpa
 from .ngram.model import NGram
 from .table.word_table import WordTable
@@ -15,7 +17,7 @@ from .text.corpus import Corpus, prepare
 from .text.rules import TextRules
 from .text.vocabulary import Vocabulary
 from .training.bootstrap import resume, train
-from .training.refinement import Start
+from .training.starts import Start
 
 __version__ = "0.1.0"
 

@@ -4,6 +4,7 @@ The same declaration makes the recipe file's keys, the command line's options an
 """
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 from .errors import LightRNNError
+from .registry import CELLS, KINDS, REFINEMENTS, SOLVERS
 
 
 def setting(
@@ -20,11 +22,10 @@ def setting(
     *,
     least: float | None = None,
     most: float | None = None,
-    choices: tuple[str, ...] = (),
-    models: tuple[str, ...] = (),
+    choices: Iterable[str] = (),
 ) -> Any:
-    """A documented, checked field; `models` names those it means something to, where not all."""
-    rules = {"least": least, "most": most, "choices": choices, "models": models}
+    """A documented, checked field."""
+    rules = {"least": least, "most": most, "choices": choices}
     return field(default=default, metadata={"about": about, **rules})
 
 
@@ -56,13 +57,18 @@ class Settings:
         return asdict(self)
 
 
+def field_choices(declared: "Field[Any]") -> list[str]:
+    """What a field may be, where that is one of some names; those of a registry as they are known now."""
+    return list(declared.metadata["choices"])
+
+
 def _checked(declared: "Field[Any]", value: Any) -> Any:
     """The value, an int made float where a float is declared; raises an error that names field, rule, value, option."""
     limits, kind = declared.metadata, cast(type, type(declared.default))
-    least, most, choices = limits["least"], limits["most"], limits["choices"]
+    least, most = limits["least"], limits["most"]
     if kind is float and type(value) is int:
         value = float(value) if abs(value) < 2**1000 else inf
-    if choices:
+    if choices := field_choices(declared):
         rule, right = f"one of {', '.join(choices)}", value in choices
     else:
         bounds = [f"{word} {limit:,}" for word, limit in (("at least", least), ("at most", most)) if limit is not None]
@@ -79,11 +85,6 @@ def _checked(declared: "Field[Any]", value: Any) -> Any:
     return value
 
 
-MODELS = ("lightrnn", "full", "hsm", "chsm", "blackout", "adaptive")
-FILTERS = {width: 25 * width for width in range(1, 7)}  # of chsm's character convolutions: width → filters
-FEATURES = sum(FILTERS.values())  # 525
-
-
 @dataclass(frozen=True)
 class ModelConfig(Settings):
     """The network. With n = embedding_size and m = hidden_size in the paper's letters."""
@@ -94,9 +95,9 @@ class ModelConfig(Settings):
         "lightrnn",
         "LightRNN, or an opponent: full softmax; hierarchical softmax (hsm), with character input (chsm); BlackOut "
         "sampling; adaptive softmax",
-        choices=MODELS,
+        choices=KINDS,
     )
-    cell: str = setting("lstm", "recurrent cell f of equation (1)", choices=("lstm", "gru", "rnn-tanh", "rnn-sigmoid"))
+    cell: str = setting("lstm", "recurrent cell f of equation (1)", choices=CELLS)
     layers: int = setting(1, "recurrent layers", least=1, most=64)
     hidden_size: int = setting(200, "units of a recurrent layer (the paper's m)", least=1, most=65536)
     embedding_size: int = setting(
@@ -104,47 +105,33 @@ class ModelConfig(Settings):
         "size of the input vectors (the paper's n); 0: the hidden size",
         least=0,
         most=65536,
-        models=("lightrnn", "full", "hsm", "blackout", "adaptive"),
     )
-    components: int = setting(
-        2, "components of the word table: 2 for rows and columns", least=2, most=8, models=("lightrnn",)
-    )
+    components: int = setting(2, "components of the word table: 2 for rows and columns", least=2, most=8)
     rows: int = setting(
         0,
         "most rows of the word table; 0: about √V, the smallest model; more, of fewer words: a bigger and better one",
         least=0,
         most=10**7,
-        models=("lightrnn",),
     )
-    output_bias: bool = setting(
-        True, "a bias for every row and column score; opponents always have biases", models=("lightrnn",)
-    )
+    output_bias: bool = setting(True, "a bias for every row and column score; opponents always have biases")
     classes: str = setting(
         "random",
         "classes of the hierarchical softmax, all of one size: random; of like frequency; the rows of a bigram start",
         choices=("random", "frequency", "bigram"),
-        models=("hsm", "chsm"),
     )
-    blackout_samples: int = setting(
-        500, "words that BlackOut draws for a mini-batch", least=1, most=10**6, models=("blackout",)
-    )
-    blackout_alpha: float = setting(
-        0.4, "BlackOut draws words by their frequency to this power", least=0.0, most=1.0, models=("blackout",)
-    )
+    blackout_samples: int = setting(500, "words that BlackOut draws for a mini-batch", least=1, most=10**6)
+    blackout_alpha: float = setting(0.4, "BlackOut draws words by their frequency to this power", least=0.0, most=1.0)
     dropout: float = setting(0.0, "dropout on the non-recurrent connections", least=0.0, most=0.95)
 
     @property
-    def needs_table(self) -> bool:
-        return self.model == "lightrnn" or (self.model in ("hsm", "chsm") and self.classes == "bigram")
-
-    @property
     def input_size(self) -> int:
-        return FEATURES if self.model == "chsm" else self.embedding_size or self.hidden_size
+        """Of the vectors that go into the recurrence."""
+        return KINDS[self.model].input_size or self.embedding_size or self.hidden_size
 
     @property
     def input_dropout(self) -> float:
-        """Kim et al. have none between the highway layer and the recurrence."""
-        return 0.0 if self.model == "chsm" else self.dropout
+        """Between these vectors and the recurrence."""
+        return self.dropout if KINDS[self.model].input_dropout else 0.0
 
 
 @dataclass(frozen=True)
@@ -181,31 +168,25 @@ class BootstrapConfig(Settings):
         "bigram",
         "first table: random, or clustered by neighbouring words",
         choices=("random", "bigram"),
-        models=("lightrnn",),
     )
     start_vectors: bool = setting(
         True,
         "a bigram start also gives the first vectors and biases; without, they are random and zero",
-        models=("lightrnn",),
     )
     forget_bias: float = setting(
         1.0,
         "an LSTM's forget gates start with this bias, since a LightRNN forgets once a component; opponents' with 0",
         least=-10.0,
         most=10.0,
-        models=("lightrnn",),
     )
     refine: str = setting(
         "none",
         "what happens between rounds: nothing; the paper's matching; clustering of the words' mean hidden states",
-        choices=("none", "matching", "cluster"),
-        models=("lightrnn",),
+        choices=REFINEMENTS,
     )
-    rounds: int = setting(1, "refinements of the table", least=0, most=1000, models=("lightrnn",))
-    round_share: float = setting(
-        0.2, "share of the budget that is trained before each refinement", least=0.0, most=1.0, models=("lightrnn",)
-    )
-    solver: str = setting("block", "solver of the matching", choices=("block", "half", "exact"), models=("lightrnn",))
+    rounds: int = setting(1, "refinements of the table", least=0, most=1000)
+    round_share: float = setting(0.2, "share of the budget that is trained before each refinement", least=0.0, most=1.0)
+    solver: str = setting("block", "solver of the matching", choices=SOLVERS)
 
     @property
     def refinements(self) -> int:
@@ -225,7 +206,7 @@ class Recipe:
     bootstrap: BootstrapConfig = BootstrapConfig()
 
     def __post_init__(self) -> None:
-        if self.model.model != "lightrnn":
+        if not KINDS[self.model.model].has_table:
             object.__setattr__(self, "bootstrap", replace(self.bootstrap, refine="none", forget_bias=0.0))
 
     @classmethod
@@ -249,19 +230,18 @@ class Recipe:
     def override(self, values: dict[str, Any]) -> "Recipe":
         """The recipe with some fields replaced, whatever section they are in; each must mean something to the model."""
         model = values.get("model", self.model.model)
-        for declared in (f for section in (self.model, self.bootstrap) for f in fields(section)):
-            models = declared.metadata["models"]
-            if declared.name in values and model in MODELS and models and model not in models:
+        for name in values if model in KINDS else ():
+            kinds = [kind for kind in KINDS if name in KINDS[kind].settings]
+            if kinds and model not in kinds:
+                meant = " and ".join(kinds)
                 raise LightRNNError(
-                    f"{option_name(declared.name)} is for --model {' and '.join(models)}, got it with "
-                    f"--model {model}; leave it out"
+                    f"{option_name(name)} is for --model {meant}, got it with --model {model}; leave it out"
                 )
 
-        def mine(section: Settings) -> dict[str, Any]:
-            return {f.name: values[f.name] for f in fields(section) if f.name in values}
+        def replaced(section: Settings) -> Settings:
+            return replace(section, **{f.name: values[f.name] for f in fields(section) if f.name in values})
 
-        sections = (self.model, self.training, self.bootstrap)
-        return Recipe(*(replace(section, **mine(section)) for section in sections))  # type: ignore[arg-type]
+        return Recipe(*map(replaced, (self.model, self.training, self.bootstrap)))  # type: ignore[arg-type]
 
 
 def recipe_names() -> list[str]:

@@ -17,10 +17,10 @@ from ..compare.tables import Layout, ModelRow, csv_text, markdown, overview, plo
 from ..config import shipped_names
 from ..errors import LightRNNError, is_out_of_memory
 from ..files import atomic_file
-from ..training.bootstrap import choose_device
+from ..runtime import choose_device, use_threads
 from ..training.figures import check_matplotlib
 from . import screen
-from .options import DeviceOption, ThreadsOption, use_threads
+from .options import DeviceOption, ThreadsOption
 
 
 def compare(

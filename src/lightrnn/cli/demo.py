@@ -11,10 +11,11 @@ import typer
 
 from ..config import Recipe
 from ..errors import LightRNNError
-from ..inference.evaluation import evaluate
-from ..inference.lm import SingleLM
+from ..inference.network import NetworkLM
 from ..models.checkpoint import load_lightrnn
-from ..models.sizes import conventional_parameters, lightrnn_parameters
+from ..models.kind import Size, kind_of
+from ..models.sizes import conventional_parameters
+from ..runtime import use_threads
 from ..table.coherence import row_coherence
 from ..table.explorer import rank_rows, row_words
 from ..text import corpus as corpora
@@ -23,7 +24,7 @@ from ..text.presets import PRESETS
 from ..training import bootstrap
 from . import screen
 from .info import size_table
-from .options import ThreadsOption, use_threads
+from .options import ThreadsOption
 from .prepare import print_statistics
 
 CONTEXTS = ("she looked at", "it was a", '" i do not know , " said')
@@ -69,12 +70,12 @@ def _demo(folder: Path, minutes: float) -> None:
     recipe = Recipe.load("demo").override({"minutes": minutes})
     _heading(f"2. Train: one layer of {recipe.model.hidden_size} units, {minutes:g} minutes")
     with screen.training_screen() as report:
-        bootstrap.train(corpus, recipe, folder / "model", report=report, tell=screen.patient_note())
+        bootstrap.train(corpus, recipe, folder / "model", report=report, progress=screen.patient_note())
     model, _ = load_lightrnn(folder / "model")
-    lm = SingleLM(model, corpus.vocabulary)
+    lm = NetworkLM(model, corpus.vocabulary)
 
     _heading("3. What it is worth")
-    result = evaluate(model, corpus.split("test"), corpus.vocabulary)
+    result = lm.evaluate(corpus.split("test"))
     rows = [
         ["unigram", f"{unigram_perplexity(corpus):.1f}"],
         ["LightRNN", f"{result.perplexity:.1f}"],
@@ -82,9 +83,8 @@ def _demo(folder: Path, minutes: float) -> None:
     screen.out.print(screen.table(None, "model", "test perplexity", rows=rows))
     screen.out.print()
     size = len(corpus.vocabulary)
-    screen.out.print(
-        size_table(lightrnn_parameters(model.config, model.shape), conventional_parameters(model.config, size))
-    )
+    parts = kind_of(model.config).parameters(model.config, Size(size, model.shape))
+    screen.out.print(size_table(parts, conventional_parameters(model.config, size)))
 
     _heading("4. What comes next")
     for context in CONTEXTS:

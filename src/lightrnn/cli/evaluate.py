@@ -7,10 +7,10 @@ import typer
 
 from ..inference import evaluation
 from ..inference.loading import load
+from ..runtime import choose_device, use_threads
 from ..text.rules import Convention
-from ..training.bootstrap import choose_device
 from . import screen
-from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice, use_threads
+from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice
 from .texts import ids_of
 
 
@@ -55,7 +55,7 @@ def evaluate(
             ids,
             cast(Convention | None, convention),
             batch_size=batch_size,
-            progress=lambda tokens: progress("scoring", tokens),
+            progress=progress,
         )
     names = lm.part_names
     if as_json:

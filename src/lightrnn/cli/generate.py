@@ -8,9 +8,9 @@ import typer
 from ..errors import LightRNNError
 from ..inference.generate import beam_search
 from ..inference.loading import load
-from ..training.bootstrap import choose_device
+from ..runtime import choose_device, use_threads
 from . import screen
-from .options import DeviceOption, ModelArgument, ThreadsOption, use_threads
+from .options import DeviceOption, ModelArgument, ThreadsOption
 
 
 def generate(

@@ -11,16 +11,8 @@ from ..config import ModelConfig, Recipe, recipe_names
 from ..errors import LightRNNError
 from ..models.characters import alphabet
 from ..models.checkpoint import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
-from ..models.sizes import (
-    BYTES,
-    CHARACTERS,
-    conventional_parameters,
-    human_bytes,
-    human_count,
-    lightrnn_parameters,
-    opponent_parameters,
-)
-from ..table.word_table import table_shape
+from ..models.kind import Size, kind_of
+from ..models.sizes import BYTES, conventional_parameters, human_bytes, human_count
 from . import screen
 from .options import JsonOption, with_settings
 
@@ -47,41 +39,37 @@ def info(
     """
     files: dict[str, int] = {}
     config: dict[str, Any] = {}
-    shape: tuple[int, ...] | None = None
-    characters = CHARACTERS
     if folder is not None:
         if recipe is not None or vocab_size is not None or overrides:
             raise LightRNNError("give either MODEL, or --recipe and --vocab-size, not both")
         config = read_config(folder)
-        settings, size = ModelConfig.from_dict(config["model"], str(folder)), int(config["vocabulary_size"])
-        if settings.model == "lightrnn":
-            shape = tuple(config["table_shape"])
-        elif settings.model == "chsm":
-            characters = len(alphabet(load_vocabulary(folder)))
+        settings = ModelConfig.from_dict(config["model"], str(folder))
+        shape = tuple(config["table_shape"]) if "table_shape" in config else None
+        size = Size(int(config["vocabulary_size"]), shape, len(alphabet(load_vocabulary(folder))))
         files = {
             name: (folder / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (folder / name).exists()
         }
     elif vocab_size is None:
         raise LightRNNError("give a MODEL, or --vocab-size (with --recipe or fields such as --hidden-size)")
     else:
-        settings, size = Recipe.load(recipe or "small").override(overrides).model, vocab_size
-        if settings.model == "lightrnn":
-            shape = table_shape(size, settings.components, settings.rows)
-    parts = lightrnn_parameters(settings, shape) if shape else opponent_parameters(settings, size, characters)
-    full = conventional_parameters(replace(settings, model="full"), size)
+        settings = Recipe.load(recipe or "small").override(overrides).model
+        kind = kind_of(settings)
+        size = Size(vocab_size, kind.start_shape(settings, vocab_size) if kind.has_table else None)
+    parts = kind_of(settings).parameters(settings, size)
+    full = conventional_parameters(replace(settings, model="full"), size.words)
     if as_json:
         facts = {
             "model": settings.model,
-            "vocabulary_size": size,
-            "table_shape": list(shape) if shape else None,
+            "vocabulary_size": size.words,
+            "table_shape": list(size.shape) if size.shape else None,
             "parameters": parts,
             "conventional": full,
         }
         screen.out.print_json(json.dumps(facts | {"files": files, "training": config.get("training", {})}))
         return
-    kind = f"table {' × '.join(map(str, shape))}" if shape else settings.model
+    described = f"table {' × '.join(map(str, size.shape))}" if size.shape else settings.model
     screen.out.print(
-        f"vocabulary {size:,}, {kind}, {settings.layers} × {settings.hidden_size} {settings.cell}, "
+        f"vocabulary {size.words:,}, {described}, {settings.layers} × {settings.hidden_size} {settings.cell}, "
         f"input vectors of {settings.input_size}",
         highlight=False,
     )

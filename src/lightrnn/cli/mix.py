@@ -1,7 +1,6 @@
 """lightrnn mix"""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +12,9 @@ from ..inference.evaluation import perplexity_of
 from ..inference.loading import load_all, save_mix
 from ..inference.mixture import Mix, mixed, tune
 from ..models.checkpoint import CONFIG
-from ..training.bootstrap import choose_device
+from ..runtime import choose_device, use_threads
 from . import screen
-from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption, check_output, use_threads
+from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption, check_output
 from .texts import ids_of
 
 
@@ -60,7 +59,7 @@ def mix(
         for name, source, split in (("tune", tuned_on, "valid"), ("test", tested_on, "test")):
             if source is not None:
                 ids = ids_of(together, [source], split)
-                found[name] = together.member_log_probs(ids, progress=partial(progress, name))
+                found[name] = together.member_log_probs(ids, progress=progress)
     weights = tune(found["tune"])
     together_log_probs = {name: mixed(log_probs, weights) for name, log_probs in found.items()}
     rows: list[dict[str, Any]] = [

@@ -12,9 +12,9 @@ import typer
 from ..errors import LightRNNError
 from ..inference.lm import LM
 from ..inference.loading import load
-from ..training.bootstrap import choose_device
+from ..runtime import choose_device, use_threads
 from . import screen
-from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, use_threads
+from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption
 
 
 def next_(

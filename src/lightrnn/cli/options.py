@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from ..config import Settings, option_name
+from ..config import Settings, field_choices, option_name
 from ..errors import LightRNNError
 from ..files import read_json
 
@@ -33,13 +33,6 @@ def choice(option: str, value: str, kind: Any) -> None:
     """Refuse a value that is not one of a Literal's."""
     if value not in get_args(kind):
         raise LightRNNError(f"{option} must be one of {', '.join(get_args(kind))}, got {value!r}")
-
-
-def use_threads(threads: int) -> None:
-    import torch
-
-    if threads:
-        torch.set_num_threads(threads)
 
 
 def check_output(folder: Path, force: bool, marker: str) -> None:
@@ -88,7 +81,7 @@ def with_settings(*sections: type[Settings]) -> Callable[[Callable[..., None]], 
 def _annotation(section: type[Settings], declared: Any) -> Any:
     kind = type(declared.default)
     name = option_name(declared.name)
-    choices = declared.metadata["choices"]
+    choices = field_choices(declared)
     option = typer.Option(
         f"{name}/--no-{name[2:]}" if kind is bool else name,
         help=declared.metadata["about"][0].upper() + declared.metadata["about"][1:] + ".",

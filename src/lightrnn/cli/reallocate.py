@@ -7,13 +7,13 @@ import typer
 
 from ..config import BootstrapConfig
 from ..errors import LightRNNError
-from ..inference.evaluation import evaluate
+from ..inference.passes import evaluate
 from ..models.checkpoint import CONFIG, load_lightrnn, read_config, save_model
+from ..runtime import choose_device, use_threads
 from ..text.corpus import Corpus
-from ..training.bootstrap import choose_device
 from ..training.refinement import carried_over, refine
 from . import screen
-from .options import DeviceOption, ForceOption, ThreadsOption, check_output, use_threads
+from .options import DeviceOption, ForceOption, ThreadsOption, check_output
 
 
 def reallocate(
@@ -51,7 +51,7 @@ def reallocate(
     corpus = Corpus.load(data)
     if corpus.vocabulary.digest != vocabulary.digest:
         raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")
-    done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, tell=screen.patient_note(5.0))
+    done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, progress=screen.patient_note(5.0))
     new = carried_over(old, done.table, vocabulary.counts).eval()
     before, after = (evaluate(lm, corpus.split("valid"), vocabulary).perplexity for lm in (old, new))
     training = read_config(model)["training"] | {"valid_perplexity": after}

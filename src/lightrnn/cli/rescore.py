@@ -12,10 +12,10 @@ from ..inference.evaluation import BATCH_SIZE
 from ..inference.loading import load
 from ..inference.rescoring import Layout, Weights, best_line, ranked_line, read_lists
 from ..inference.rescoring import rescore as rescore_lists
+from ..runtime import choose_device, use_threads
 from ..text.rules import Errors, line_blocks
-from ..training.bootstrap import choose_device
 from . import screen
-from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice, use_threads
+from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice
 
 
 def rescore(

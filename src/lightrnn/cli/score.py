@@ -8,10 +8,10 @@ from ..errors import LightRNNError
 from ..inference.evaluation import BATCH_SIZE
 from ..inference.loading import load
 from ..inference.scoring import LOG_BASES, FormatName, UnknownWords, make_format, score_lines
+from ..runtime import choose_device, use_threads
 from ..text.rules import Convention, Errors, line_blocks
-from ..training.bootstrap import choose_device
 from . import screen
-from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice, use_threads
+from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice
 
 
 def score(

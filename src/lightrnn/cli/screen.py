@@ -9,10 +9,11 @@ from math import exp
 from types import FrameType
 from typing import Any
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ..runtime import Progress
 from ..training.bootstrap import Event, Refined, Report, Run
 from ..training.trainer import Batch, Check
 
@@ -31,15 +32,15 @@ def write(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def patient_note(seconds: float = 10.0) -> Callable[[str], None]:
+def patient_note(seconds: float = 10.0) -> Progress:
     """Notes on work that nobody expected to wait for: the first after so many seconds, then one in each such time."""
     last = time.monotonic()
 
-    def tell(message: str) -> None:
+    def tell(what: str, done: int = 0, total: int = 0, /) -> None:
         nonlocal last
         if time.monotonic() - last >= seconds:
             last = time.monotonic()
-            note(f"… {message}")
+            note(f"… {what} {done:,} of {total:,}" if total else f"… {what}")
 
     return tell
 
@@ -60,27 +61,32 @@ def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
 
 
 @contextmanager
-def counter(unit: str) -> Iterator[Callable[[str, int], None]]:
-    """A live count for work of unknown length: call it with (what is being done, how much so far)."""
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description} {task.fields[amount]}"),
-        TimeElapsedColumn(),
+def counter(unit: str) -> Iterator[Progress]:
+    """A live count of so many `unit`."""
+    with bars.Progress(
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description} {task.fields[amount]}"),
+        bars.TimeElapsedColumn(),
         console=err,
         transient=True,
         disable=not err.is_terminal,
     ) as progress:
         task = progress.add_task("", total=None, amount="")
-        yield lambda what, amount: progress.update(task, description=what, amount=f"{amount:,} {unit}")
+
+        def count(what: str, done: int = 0, total: int = 0, /) -> None:
+            of_all = f" of {total:,}" if total else ""
+            progress.update(task, description=what, amount=f"{done:,}{of_all} {unit}")
+
+        yield count
 
 
 @contextmanager
 def training_screen() -> Iterator[Report]:
     """A progress bar with perplexity, words/s and time left; a line for each validation."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[facts]}"),
+    with bars.Progress(
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.fields[facts]}"),
         console=err,
         transient=True,
         disable=not err.is_terminal,
@@ -131,7 +137,7 @@ def _check_line(run: Run, check: Check) -> str:
 
 
 def _refined_line(run: Run, refined: Refined) -> str:
-    refinement = refined.refinement
+    refinement = refined.found
     costs = ""
     if refinement.cost_before is not None and refinement.cost_after is not None and refinement.bound is not None:
         gap = 1 - refinement.bound / refinement.cost_after if refinement.cost_after else 0.0

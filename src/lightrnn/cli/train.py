@@ -14,8 +14,11 @@ import typer
 
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
 from ..errors import LightRNNError
+from ..models.base import RecurrentModel
 from ..models.checkpoint import CONFIG, load_model, read_config
-from ..models.lightrnn import RecurrentModel
+from ..models.kind import kind_of
+from ..registry import REFINEMENTS
+from ..runtime import choose_device, use_threads
 from ..table.word_table import WordTable
 from ..text.corpus import Corpus
 from ..text.corpus import prepare as prepare_corpus
@@ -23,9 +26,9 @@ from ..text.presets import choose_splits
 from ..text.vocabulary import Vocabulary
 from ..training import bootstrap
 from ..training.figures import training_figures
-from ..training.refinement import Start
+from ..training.starts import Start
 from . import screen
-from .options import DeviceOption, ForceOption, ThreadsOption, check_output, use_threads, with_settings
+from .options import DeviceOption, ForceOption, ThreadsOption, check_output, with_settings
 
 DEFAULT_RECIPE = "small"
 
@@ -66,7 +69,7 @@ def train(
       lightrnn train novel.txt -o model --epochs 5 --hidden-size 100
     """
     use_threads(threads)
-    chosen_device = bootstrap.choose_device(device)
+    chosen_device = choose_device(device)
     if resume:
         for name, value in (("recipe", recipe), ("valid", valid), ("table", table), ("init", init)):
             if value is not None:
@@ -86,7 +89,7 @@ def train(
             start = _new(data, out, settings, overrides, valid, table, init)
         with screen.stop_requests() as stop, screen.training_screen() as report:
             outcome = start(
-                device=chosen_device, report=report, tell=screen.patient_note(), should_stop=lambda: stop() != 0
+                device=chosen_device, report=report, progress=screen.patient_note(), should_stop=lambda: stop() != 0
             )
             signal = stop()
     if find_spec("matplotlib"):
@@ -139,7 +142,8 @@ def _new(
         if table is not None:
             raise LightRNNError("--table and --init cannot be used together: a model comes with its table")
         recipe = _keep_shape(base, recipe, overrides)
-    if table is not None and recipe.model.model != "lightrnn":
+    kind = kind_of(recipe.model)
+    if table is not None and not kind.has_table:
         raise LightRNNError(f"--table is for --model lightrnn, got it with --model {recipe.model.model}; leave it out")
     corpus = _corpus(data, valid, out, vocabulary)
     start_table = WordTable.read(table, corpus.vocabulary) if table else None
@@ -153,8 +157,8 @@ def _new(
         recipe = recipe.override({"refine": "none"})
     _refuse_idle(overrides, recipe, "--table" if table else "--init" if init else "")
     screen.note(_announcement(corpus, recipe, "given" if table or init else recipe.bootstrap.start))
-    random = recipe.model.model == "lightrnn" and recipe.bootstrap.start == "random"
-    if not (table or init or random) and recipe.model.needs_table:
+    random = kind.has_table and recipe.bootstrap.start == "random"
+    if not (table or init or random) and kind.start_shape(recipe.model, len(corpus.vocabulary)):
         screen.note("making the first table from which words stand next to each other …")
     return partial(bootstrap.train, corpus, recipe, out, start=Start(start_table) if start_table else None, init=base)
 
@@ -167,14 +171,14 @@ def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
         f"{corpus.path.name}: {len(corpus.split('train')):,} words, vocabulary {len(corpus.vocabulary):,}; "
         f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {epochs}"
         + (f" or {training.minutes:g} minutes" if training.minutes else "")
-        + (f"; table {origin}, {rounds}" if model.model == "lightrnn" else f"; {model.model}")
+        + (f"; table {origin}, {rounds}" if kind_of(model).has_table else f"; {model.model}")
     )
 
 
 def _refuse_idle(overrides: dict[str, Any], recipe: Recipe, origin: str) -> None:
     """An option that would change nothing is a mistake; origin: the option that table or model came with, if any."""
     refine, cell = f"--refine {recipe.bootstrap.refine}", f"--cell {recipe.model.cell}"
-    kept = origin if origin == "--init" and refine != "--refine cluster" else ""  # the weights are
+    kept = origin if origin == "--init" and not _restarts(recipe) else ""  # the weights are
     in_the_way = {
         "start": origin,
         "start_vectors": origin or "--start random" * (recipe.bootstrap.start == "random"),
@@ -187,6 +191,12 @@ def _refuse_idle(overrides: dict[str, Any], recipe: Recipe, origin: str) -> None
     for name, value in overrides.items():
         if in_the_way.get(name) and value is not False:
             raise LightRNNError(f"{option_name(name)} changes nothing with {in_the_way[name]}; leave it out")
+
+
+def _restarts(recipe: Recipe) -> bool:
+    """Whether the weights start afresh on a table that is refined."""
+    refinement = REFINEMENTS[recipe.bootstrap.refine]
+    return refinement is not None and refinement.restarts
 
 
 def _keep_shape(base: RecurrentModel, recipe: Recipe, overrides: dict[str, Any]) -> Recipe:

@@ -22,25 +22,22 @@ from ..config import Recipe
 from ..errors import LightRNNError
 from ..files import read_json, write_json
 from ..inference.evaluation import perplexity_of
-from ..inference.lm import LM, SingleLM
+from ..inference.lm import LM, NGramLM
 from ..inference.mixture import mixed, tune
+from ..inference.network import NetworkLM
 from ..models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
 from ..ngram.kneser_ney import estimate
-from ..text.corpus import SPLITS, Corpus, Progress, prepare
+from ..runtime import Progress, choose_device, silent, threads
+from ..text.corpus import SPLITS, Corpus, prepare
 from ..text.presets import Preset, find_preset, find_splits
 from ..text.rules import TextRules
 from ..training import bootstrap
-from ..training.refinement import Tell
 from .grid import Budget, Cell, CorpusEntry, Grid, slug
 
 CELL_FORMAT = 1
 
 Facts = dict[str, Any]
 LogProbs = NDArray[np.float64]  # (N,) of the tokens of a text
-
-
-def _silent(_what: str, _amount: int) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Comparison:
         self.results = results
         self.work = work
         self.corpora = corpora
-        self.device = device or bootstrap.choose_device()
+        self.device = device or choose_device()
         self._opened: dict[str, Corpus] = {}
         self._estimated: dict[tuple[str, int], _Estimated] = {}
         for facts in self._all_facts():
@@ -86,7 +83,7 @@ class Comparison:
             else:
                 self._text(entry)
 
-    def open(self, entry: CorpusEntry, progress: Progress = _silent) -> Corpus:
+    def open(self, entry: CorpusEntry, progress: Progress = silent) -> Corpus:
         """The corpus, prepared if need be; it must be the one that its finished cells were trained on."""
         if entry.name not in self._opened:
             folder = self._data(entry)
@@ -113,7 +110,7 @@ class Comparison:
         self,
         cell: Cell,
         report: bootstrap.Report = lambda run, event: None,
-        tell: Tell = lambda message: None,
+        progress: Progress = silent,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> bootstrap.Outcome:
         """Train the network of a cell, or go on where it was stopped."""
@@ -128,14 +125,14 @@ class Comparison:
                     f"{folder} was begun with {difference}; give that again, or remove the folder to start afresh"
                 )
             return bootstrap.resume(
-                corpus, folder, {}, device=self.device, report=report, tell=tell, should_stop=should_stop
+                corpus, folder, {}, device=self.device, report=report, progress=progress, should_stop=should_stop
             )
         folder.mkdir(parents=True, exist_ok=True)
         return bootstrap.train(
-            corpus, recipe, folder, device=self.device, report=report, tell=tell, should_stop=should_stop
+            corpus, recipe, folder, device=self.device, report=report, progress=progress, should_stop=should_stop
         )
 
-    def finish(self, cell: Cell, progress: Progress = _silent) -> Facts:
+    def finish(self, cell: Cell, progress: Progress = silent) -> Facts:
         """Score the held-out texts and write the cell's file."""
         corpus = self.open(cell.corpus, progress)
         measured = self._network(cell, corpus, progress) if cell.recipe else self._ngram(cell, corpus, progress)
@@ -162,7 +159,7 @@ class Comparison:
         _, trained = load_training(folder)
         lines = [json.loads(line) for line in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
         model, vocabulary = load_model(folder, self.device)
-        lm = SingleLM(model, vocabulary)
+        lm = NetworkLM(model, vocabulary)
         test = _log_probs(lm, corpus, "test", progress)
         mix = None
         if self.grid.mix:
@@ -221,7 +218,7 @@ class Comparison:
             corpus, begin = self.open(entry, progress), time.perf_counter()
             model = estimate(corpus.split("train"), corpus.vocabulary, order, progress)
             seconds = time.perf_counter() - begin
-            lm = SingleLM(model, corpus.vocabulary)
+            lm = NGramLM(model)
             valid, test = (_log_probs(lm, corpus, split, progress) for split in ("valid", "test"))
             size = sum(
                 array.nbytes
@@ -305,7 +302,7 @@ def machine(device: torch.device) -> Facts:
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
     return {
         "cpu": name,
-        "threads": torch.get_num_threads(),
+        "threads": threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "torch": torch.__version__,
     }
@@ -313,7 +310,7 @@ def machine(device: torch.device) -> Facts:
 
 def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogProbs:
     """(N,): natural logs of the tokens of a split, in the corpus's convention."""
-    parts = lm.token_log_probs(corpus.split(split), progress=lambda tokens: progress(f"scoring {split}", tokens))
+    parts = lm.token_log_probs(corpus.split(split), progress=progress)
     return np.asarray(parts.sum(axis=1, dtype=np.float64), np.float64)
 
 

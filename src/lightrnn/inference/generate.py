@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
+from ..models.likeliest import Likeliest, draw_from
 from ..text.vocabulary import Vocabulary
-from .predict import Found, draw_from
 
 NUCLEUS = 64  # words looked at first for top_p; doubled until they hold its share
 
@@ -17,8 +16,8 @@ class Speaker(Protocol):
 
     vocabulary: Vocabulary
 
-    def likeliest(self, state: Any, count: int) -> Found: ...
-    def draw(self, state: Any, temperature: float, generator: torch.Generator) -> int: ...
+    def likeliest(self, state: Any, count: int) -> Likeliest: ...
+    def draw(self, state: Any, temperature: float, random: np.random.Generator) -> int: ...
     def advance(self, state: Any, word: int) -> tuple[float, Any]: ...
 
 
@@ -29,7 +28,7 @@ def sample(
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
-    generator: torch.Generator,
+    random: np.random.Generator,
 ) -> Iterator[int]:
     """Draw words without end, by id.
 
@@ -39,23 +38,23 @@ def sample(
     """
     while True:
         if top_k or top_p < 1:
-            kept = _likeliest(lm, state, top_k or len(lm.vocabulary), top_p)
-            word = int(kept.words[draw_from(kept.log_probs, temperature, generator)])
+            choice = _likeliest(lm, state, top_k or len(lm.vocabulary), top_p)
+            word = int(choice.words[draw_from(choice.log_probs, temperature, random)])
         else:
-            word = lm.draw(state, temperature, generator)
+            word = lm.draw(state, temperature, random)
         _, state = lm.advance(state, word)
         yield word
 
 
-def _likeliest(lm: Speaker, state: Any, top_k: int, top_p: float) -> Found:
+def _likeliest(lm: Speaker, state: Any, top_k: int, top_p: float) -> Likeliest:
     """The words that both limits keep, at least one."""
     count = min(top_k, NUCLEUS) if top_p < 1 else top_k
     while True:
         found = lm.likeliest(state, count)
         mass = np.exp(found.log_probs).cumsum()
         if top_p == 1 or mass[-1] >= top_p or count >= min(top_k, len(lm.vocabulary)):
-            kept = int(np.searchsorted(mass, top_p)) + 1
-            return Found(found.words[:kept], found.log_probs[:kept], found.opened)
+            size = int(np.searchsorted(mass, top_p)) + 1
+            return Likeliest(found.words[:size], found.log_probs[:size], found.opened)
         count = min(2 * count, top_k)
 
 

@@ -1,6 +1,6 @@
 """Use a model: probabilities of sentences and words, next words, text. Shaped like KenLM's Python module.
 
-Shapes: V vocabulary, N tokens of a text.
+Shapes: V vocabulary, N tokens of a text, K parts of a log-probability.
 
 What a person sees is in log10, as in KenLM and SRILM; natural logs are inside. A sentence is a string, split and
 cleaned by the rules that the model was trained with. States are values: keep one, go on from it twice, go back to it.
@@ -8,26 +8,22 @@ cleaned by the rules that the model was trained with. States are values: keep on
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import exp
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from ..models.lightrnn import LanguageModel, LightRNN, RecurrentModel, State
-from ..models.registry import part_names
-from ..ngram.kenlm import KenLM
-from ..ngram.model import LN10, NGram
+from ..models.likeliest import Likeliest, best_of, draw_from
+from ..ngram.model import LN10, BackoffModel
+from ..runtime import Progress, silent
 from ..text.rules import Convention
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
-from .evaluation import BATCH_SIZE, WINDOW, Evaluation, Progress, measure, sentence_log_probs, stream_log_probs
+from .evaluation import BATCH_SIZE, Evaluation, measure
 from .generate import sample
-from .predict import Found, GeneralPredictor, Predictor, best_of, draw_from
 
 
 class LM(ABC):
@@ -39,6 +35,10 @@ class LM(ABC):
     @abstractmethod
     def begin_state(self) -> Any:
         """At the start of a sentence, nothing before it."""
+
+    def stream_state(self) -> Any:
+        """At the start of a text that is read as one stream, as training reads it."""
+        return self.begin_state()
 
     @abstractmethod
     def empty_state(self) -> Any:
@@ -66,7 +66,7 @@ class LM(ABC):
         convention: Convention | None = None,
         *,
         batch_size: int = BATCH_SIZE,
-        progress: Progress = lambda tokens: None,
+        progress: Progress = silent,
     ) -> NDArray[Any]:
         """(N, K): natural logs of all tokens of a text with eos after each line, in parts to be summed.
 
@@ -78,13 +78,13 @@ class LM(ABC):
     def unigram(self) -> NDArray[np.float64]:
         """(V,): natural-log probabilities without any context."""
 
-    def likeliest(self, state: Any, count: int, allowed: NDArray[np.bool_] | None = None) -> Found:
+    def likeliest(self, state: Any, count: int, allowed: NDArray[np.bool_] | None = None) -> Likeliest:
         """The `count` likeliest next words, exactly; of those in allowed[V], if given."""
         return best_of(self.next_log_probs(state), count, allowed)
 
-    def draw(self, state: Any, temperature: float, generator: torch.Generator) -> int:
+    def draw(self, state: Any, temperature: float, random: np.random.Generator) -> int:
         """A random next word."""
-        return draw_from(self.next_log_probs(state), temperature, generator)
+        return draw_from(self.next_log_probs(state), temperature, random)
 
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         """(N,): the length of the n-gram that each token's probability comes from; 1 where there is none."""
@@ -161,10 +161,9 @@ class LM(ABC):
     def next_words(self, context: str | Any, k: int = 10, prefix: str = "") -> list[tuple[str, float]]:
         """The k likeliest words after a context (words or a state), those that begin with `prefix`, and their
         probabilities; exact."""
-        allowed = None
-        if prefix:
-            start = self.vocabulary.rules.clean(prefix)
-            allowed = np.fromiter((word.startswith(start) for word in self.vocabulary.words), bool)
+        if k < 1:
+            return []
+        allowed = self.vocabulary.begin_with(self.vocabulary.rules.clean(prefix)) if prefix else None
         found = self.likeliest(self.state(context), k, allowed)
         words = self.vocabulary.words
         return [(words[w], exp(p)) for w, p in zip(found.words.tolist(), found.log_probs.tolist(), strict=True)]
@@ -183,10 +182,8 @@ class LM(ABC):
         seed: int | None = None,
     ) -> Iterator[str]:
         """Words without end after a prompt (words or a state), ends of sentences among them: see generate.sample."""
-        generator = torch.Generator()
-        generator.seed() if seed is None else generator.manual_seed(seed)
-        state = self.state(prompt)
-        drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
+        state, random = self.state(prompt), np.random.default_rng(seed)
+        drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, random=random)
         return (self.vocabulary.words[word] for word in drawn)
 
     def evaluate(
@@ -195,7 +192,7 @@ class LM(ABC):
         convention: Convention | None = None,
         *,
         batch_size: int = BATCH_SIZE,
-        progress: Progress = lambda tokens: None,
+        progress: Progress = silent,
     ) -> Evaluation:
         """Perplexity of a token stream, in the model's own convention unless another is named."""
         return measure(
@@ -226,66 +223,29 @@ class LM(ABC):
         return np.append(words, np.int32(self.vocabulary.eos_id)) if eos else words
 
 
-@dataclass(frozen=True)
-class LMState:
-    """What was read so far: the last word (None: nothing) and the model's state before that word's last part."""
+class NGramLM(LM):
+    """An n-gram model. A sentence never sees the one before, so both conventions give the same figures."""
 
-    last_word: int | None
-    inner: State
-
-
-class SingleLM(LM):
-    """One model: a LightRNN, another network, an n-gram model."""
-
-    def __init__(self, model: LanguageModel, vocabulary: Vocabulary) -> None:
-        super().__init__(vocabulary)
+    def __init__(self, model: BackoffModel) -> None:
+        super().__init__(model.vocabulary)
         self.model = model
 
-    @cached_property
-    def _predictor(self) -> Predictor | GeneralPredictor:
-        return Predictor(self.model) if isinstance(self.model, LightRNN) else GeneralPredictor(self.model)
+    def begin_state(self) -> Any:
+        return self.model.start_state(of_sentence=True)
 
-    def begin_state(self) -> LMState:
-        return LMState(self.vocabulary.bos_id, self.model.initial_state(1))
+    def empty_state(self) -> Any:
+        return self.model.start_state(of_sentence=False)
 
-    def empty_state(self) -> LMState:
-        return LMState(None, self.model.initial_state(1))
+    def advance(self, state: Any, word: int) -> tuple[float, Any]:
+        log_probs, state = self.advance_all(state, np.array([word], np.int32))
+        return float(log_probs[0]), state
 
-    def advance(self, state: LMState, word: int) -> tuple[float, LMState]:
-        if state.last_word is None:
-            return float(self.unigram[word]), LMState(word, state.inner)
-        log_prob, inner = self._predictor.word(state.last_word, state.inner, word)
-        return log_prob, LMState(word, inner)
+    def advance_all(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
+        log10, state = self.model.read(state, ids)
+        return LN10 * log10, state
 
-    @torch.inference_mode()
-    def advance_all(self, state: LMState, ids: Ids) -> tuple[NDArray[np.float64], LMState]:
-        scored = []
-        if state.last_word is None and len(ids):
-            log_prob, state = self.advance(state, int(ids[0]))
-            scored.append(np.array([log_prob]))
-            ids = ids[1:]
-        last, inner = state.last_word, state.inner
-        for begin in range(0, len(ids), WINDOW):
-            words = [last, *ids[begin : begin + WINDOW].tolist()]
-            log_probs, inner = self.model.log_probs(torch.tensor([words], device=inner[0].device), inner)
-            scored.append(log_probs[0].double().sum(dim=-1).cpu().numpy())
-            last = words[-1]
-        return np.concatenate([np.zeros(0), *scored]), LMState(last, inner)
-
-    def next_log_probs(self, state: LMState) -> NDArray[np.float64]:
-        if state.last_word is None:
-            return self.unigram
-        return self._predictor.all_words(state.last_word, state.inner).double().cpu().numpy()
-
-    def likeliest(self, state: LMState, count: int, allowed: NDArray[np.bool_] | None = None) -> Found:
-        if state.last_word is None:
-            return best_of(self.unigram, count, allowed)
-        return self._predictor.likeliest(state.last_word, state.inner, count, allowed)
-
-    def draw(self, state: LMState, temperature: float, generator: torch.Generator) -> int:
-        if state.last_word is None:
-            return draw_from(self.unigram, temperature, generator)
-        return self._predictor.draw(state.last_word, state.inner, temperature, generator)
+    def next_log_probs(self, state: Any) -> NDArray[np.float64]:
+        return LN10 * self.model.distribution(state)
 
     def token_log_probs(
         self,
@@ -293,36 +253,19 @@ class SingleLM(LM):
         convention: Convention | None = None,
         *,
         batch_size: int = BATCH_SIZE,
-        progress: Progress = lambda tokens: None,
-    ) -> NDArray[Any]:
-        if isinstance(self.model, NGram):
-            return LN10 * self.model.score_tokens(ids)[0][:, None]
-        words = self.vocabulary
-        if (convention or words.rules.convention) == "stream":
-            return stream_log_probs(self.model, ids, words.bos_id, batch_size, progress=progress)
-        return sentence_log_probs(self.model, ids, words.bos_id, words.eos_id, batch_size, progress=progress)
+        progress: Progress = silent,
+    ) -> NDArray[np.float64]:
+        log10, _ = self.model.score_tokens(ids)
+        progress("scoring", len(ids), len(ids))
+        return LN10 * log10[:, None]
 
     def orders(self, ids: Ids) -> NDArray[np.int64]:
-        return self.model.score_tokens(ids)[1] if isinstance(self.model, NGram) else super().orders(ids)
-
-    @property
-    def part_names(self) -> tuple[str, ...]:
-        return part_names(self.model.config) if isinstance(self.model, RecurrentModel) else super().part_names
+        return self.model.score_tokens(ids)[1]
 
     @property
     def has_orders(self) -> bool:
-        return isinstance(self.model, NGram)
+        return True
 
     @cached_property
     def unigram(self) -> NDArray[np.float64]:
-        """An n-gram model's own, else the shares of the training text, each word counted once more."""
-        if isinstance(self.model, NGram | KenLM):
-            return self.model.unigram
-        counts = self.vocabulary.counts + 1.0
-        return np.asarray(np.log(counts / counts.sum()), np.float64)
-
-    @cached_property
-    def vectors(self) -> NDArray[np.float32]:
-        if not isinstance(self.model, RecurrentModel):
-            return super().vectors
-        return np.asarray(self.model.word_vectors().cpu().numpy(), np.float32)
+        return self.next_log_probs(self.empty_state())

@@ -15,8 +15,9 @@ from ..models.checkpoint import CONFIG, load_model
 from ..ngram.arpa import read_arpa
 from ..ngram.kenlm import KenLM
 from ..text.vocabulary import Vocabulary
-from .lm import LM, SingleLM
+from .lm import LM, NGramLM
 from .mixture import Mix
+from .network import NetworkLM
 
 MIX_FORMAT = 1
 
@@ -31,18 +32,17 @@ def load(path: str | Path, *, device: torch.device | str = "cpu", vocabulary: Vo
     if not path.exists():
         raise LightRNNError(f"{path} does not exist; give a folder of lightrnn train or mix, or an n-gram file")
     if path.is_file() and ".arpa" in path.suffixes:
-        ngram = read_arpa(path)
-        return SingleLM(ngram, ngram.vocabulary)
+        return NGramLM(read_arpa(path))
     if path.is_file():
         if vocabulary is None:
             raise LightRNNError(
                 f"{path} is no ARPA file by its name, and KenLM's binaries do not list their words; "
                 "use the .arpa file, or the binary in a mix after a model that has a vocabulary"
             )
-        return SingleLM(KenLM(path, vocabulary), vocabulary)
+        return NGramLM(KenLM(path, vocabulary))
     if (path / CONFIG).is_file() and read_json(path / CONFIG).get("kind") == "mix":
         return _load_mix(path, device)
-    return SingleLM(*load_model(path, device))
+    return NetworkLM(*load_model(path, device))
 
 
 def load_all(paths: Sequence[Path], *, device: torch.device | str = "cpu") -> list[LM]:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ..errors import LightRNNError
+from ..runtime import Progress, silent
 from ..text.rules import Convention
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
-from .evaluation import BATCH_SIZE, Progress
+from .evaluation import BATCH_SIZE
 from .lm import LM
 
 ITERATIONS = 1000
@@ -54,6 +55,9 @@ class Mix(LM):
     def begin_state(self) -> Any:
         return tuple(member.begin_state() for member in self.members)
 
+    def stream_state(self) -> Any:
+        return tuple(member.stream_state() for member in self.members)
+
     def empty_state(self) -> Any:
         return tuple(member.empty_state() for member in self.members)
 
@@ -84,7 +88,7 @@ class Mix(LM):
         convention: Convention | None = None,
         *,
         batch_size: int = BATCH_SIZE,
-        progress: Progress = lambda tokens: None,
+        progress: Progress = silent,
     ) -> NDArray[np.float64]:
         columns = self.member_log_probs(ids, convention, batch_size=batch_size, progress=progress)
         return np.asarray(logsumexp(columns + self._log_weights, axis=1, keepdims=True), np.float64)
@@ -95,7 +99,7 @@ class Mix(LM):
         convention: Convention | None = None,
         *,
         batch_size: int = BATCH_SIZE,
-        progress: Progress = lambda tokens: None,
+        progress: Progress = silent,
     ) -> NDArray[np.float64]:
         """(N, M): the natural-log probability that each model gives to each token."""
         columns = np.empty((len(ids), len(self.members)))

@@ -103,7 +103,7 @@ def score_lines(
     """
     rule = unknown_words or UnknownWords()
     vocabulary = lm.vocabulary
-    state = lm.begin_state()
+    state = lm.stream_state()
     for lines in _bounded(blocks, lm):
         encoded = [np.append(vocabulary.encode(words), np.int32(vocabulary.eos_id)) for words in lines]
         ids = np.concatenate(encoded)

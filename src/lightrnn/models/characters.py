@@ -18,11 +18,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..config import FEATURES, FILTERS
 from ..text.vocabulary import Vocabulary
 
 LONGEST = 40  # characters of a word that are looked at
 CHARACTER_SIZE = 15
+FILTERS = {width: 25 * width for width in range(1, 7)}  # of the convolutions: width → filters
+FEATURES = sum(FILTERS.values())  # 525
 WIDEST = max(FILTERS)
 SCALE = 0.2  # of a word vector's entries; the optimiser moves 525 of size 1 too far at a step for the gates they feed
 BLOCK = 4096  # words of the vocabulary whose vectors are computed at once

@@ -18,21 +18,23 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ..config import MODELS, ModelConfig
+from ..config import ModelConfig
 from ..errors import LightRNNError
 from ..files import atomic_file, read_json, sha256, write_json
+from ..registry import KINDS
 from ..table.word_table import WordTable
 from ..text.rules import TextRules
 from ..text.vocabulary import Vocabulary
-from .lightrnn import LightRNN, RecurrentModel
-from .registry import build
+from .base import RecurrentModel
+from .kind import build, kind_of
+from .lightrnn import LightRNN
 
 MODEL_FORMAT = 1
 CONFIG, VOCABULARY, TABLE, WEIGHTS = "config.json", "vocab.tsv", "table.tsv", "weights.safetensors"
@@ -47,8 +49,7 @@ def save_model(folder: Path, model: RecurrentModel, vocabulary: Vocabulary, trai
         VOCABULARY: (vocabulary.fingerprint, vocabulary.write),
         WEIGHTS: ("", lambda file: file.write(_serialise(model.state_dict()))),
     }
-    if isinstance(model, LightRNN):
-        table = model.table
+    if (table := model.table) is not None:
         contents[TABLE] = (vocabulary.digest + table.digest, lambda file: table.write(file, vocabulary))
     files, sources, staged = {}, {}, []
     for name, (source, write) in contents.items():
@@ -67,7 +68,7 @@ def save_model(folder: Path, model: RecurrentModel, vocabulary: Vocabulary, trai
         "kind": model.config.model,
         "model": model.config.to_dict(),
         "vocabulary_size": len(vocabulary),
-        **({"table_shape": list(model.shape)} if isinstance(model, LightRNN) else {}),
+        **({"table_shape": list(table.shape)} if table is not None else {}),
         "rules": vocabulary.rules.to_dict(),
         "training": training,
         "files": files,
@@ -96,7 +97,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
     config = read_json(folder / CONFIG)
     if (
-        config.get("kind") not in MODELS
+        config.get("kind") not in KINDS
         or not isinstance(config.get("format"), int)
         or any(
             not isinstance(config.get(key), kind)
@@ -105,10 +106,10 @@ def read_config(folder: Path) -> dict[str, Any]:
                 ("model", dict),
                 ("rules", dict),
                 ("vocabulary_size", int),
-                *([("table_shape", list)] if config["kind"] == "lightrnn" else []),
+                *([("table_shape", list)] if KINDS[config["kind"]].has_table else []),
             )
         )
-        or config["model"].get("model", "lightrnn") != config["kind"]
+        or config["model"].get("model", ModelConfig.model) != config["kind"]
     ):
         raise LightRNNError(f"{folder / CONFIG} does not describe a lightrnn model; restore it or train again")
     if config["format"] > MODEL_FORMAT:
@@ -144,7 +145,7 @@ def load_vocabulary(folder: Path) -> Vocabulary:
 
 def check_table(folder: Path) -> None:
     """Refuse a model without a word table."""
-    if (kind := read_config(folder)["kind"]) != "lightrnn":
+    if not KINDS[kind := read_config(folder)["kind"]].has_table:
         raise LightRNNError(f"{folder} is a model of kind {kind}, which has no word table; give a LightRNN")
 
 
@@ -161,7 +162,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> tuple[Recurr
     table = None
     weights = safetensors.torch.load(_read_committed(folder, WEIGHTS))
     try:
-        if settings.model == "lightrnn":
+        if kind_of(settings).has_table:
             _read_committed(folder, TABLE)
             table = WordTable(weights["codes"].numpy().astype("int64"), tuple(config["table_shape"]))
         model = build(settings, vocabulary, table, seed=0)
@@ -175,8 +176,7 @@ def load_lightrnn(folder: Path, device: torch.device | str = "cpu") -> tuple[Lig
     """The same where only a model with a word table will do."""
     check_table(folder)
     model, vocabulary = load_model(folder, device)
-    assert isinstance(model, LightRNN)
-    return model, vocabulary
+    return cast(LightRNN, model), vocabulary
 
 
 def _serialise(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

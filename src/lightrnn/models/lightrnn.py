@@ -11,143 +11,18 @@ are written as (T+1)·K codes, the first K-1 and the last are not fed, and the o
 of word t is the paper's h^c_{t-1} (s = row) or h^r_t (s = column).
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from math import prod
-from typing import Protocol, cast
-
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..config import ModelConfig
-from ..table.word_table import WordTable
-
-State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) each
-
-
-class LanguageModel(Protocol):
-    """What evaluation, scoring and mixing know of a model."""
-
-    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """words (B, T+1) → natural-log probabilities of words[:, 1:] given all before, and the state after them.
-
-        The log-probabilities come in parts, (B, T, K), to be summed over the last dimension. words[:, 0] is only
-        conditioned on; `state` is what the words before it left behind, None at the start of a text.
-        """
-        ...
-
-    def initial_state(self, batch_size: int) -> State:
-        """The state before anything was read."""
-        ...
-
-    def next_log_probs(self, last_word: int, state: State) -> Tensor:
-        """(V,): the natural-log probability of every word after last_word; `state` is what the words before it left."""
-        ...
-
-
-class SigmoidRNN(nn.RNN):
-    """The paper's plain cell, h_t = σ(W x_t + U h_{t-1} + b), which PyTorch's nn.RNN leaves out. Batch first."""
-
-    def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        if state is None:
-            state = inputs.new_zeros(self.num_layers, inputs.shape[0], self.hidden_size)
-        final = []
-        for layer in range(self.num_layers):
-            W, U, b_input, b_hidden = self.all_weights[layer]
-            projected = F.linear(inputs, W, b_input + b_hidden)  # (B, T, H)
-            h = state[layer]
-            outputs = []
-            for t in range(inputs.shape[1]):
-                h = torch.sigmoid(projected[:, t] + h @ U.T)
-                outputs.append(h)
-            final.append(h)
-            inputs = torch.stack(outputs, dim=1)
-            if layer < self.num_layers - 1:
-                inputs = F.dropout(inputs, self.dropout, self.training)
-        return inputs, torch.stack(final)
-
-
-CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn-tanh": nn.RNN, "rnn-sigmoid": SigmoidRNN}
-
-
-class RecurrentModel(nn.Module):
-    """What LightRNN and its opponents share: vectors in, a recurrence, dropout before and after it.
-
-    A subclass makes `recurrence` with `recurrence_of`, where it wants it among its parameters, and says what goes in
-    and how words are scored from what comes out (`log_probs`).
-    """
-
-    recurrence: nn.RNNBase
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.dropout = nn.Dropout(config.dropout)
-
-    def reset(self, scale: float = 0.1, forget_bias: float = 0.0) -> None:
-        """Draw the weights anew, uniform in ±scale from PyTorch's global generator; biases start at zero.
-
-        Those of an LSTM's forget gates start at forget_bias, so that what is remembered fades by σ(forget_bias) a step.
-        """
-        for name, parameter in self.named_parameters():
-            if "bias" in name:
-                nn.init.zeros_(parameter)
-            else:
-                nn.init.uniform_(parameter, -scale, scale)
-        if self.config.cell == "lstm":
-            for _, _, b_input, _ in self.recurrence.all_weights:
-                _, forget, _, _ = b_input.data.chunk(4)  # PyTorch's order: input, forget, cell, output
-                forget.fill_(forget_bias)
-
-    def set_dropout(self, rate: float) -> None:
-        """Change the dropout of a model that is trained further."""
-        self.config = replace(self.config, dropout=rate)
-        self.dropout.p = rate
-        self.recurrence.dropout = rate if self.config.layers > 1 else 0.0
-
-    def initial_state(self, batch_size: int) -> State:
-        """The state before anything was read."""
-        zeros = next(self.parameters()).new_zeros(self.config.layers, batch_size, self.config.hidden_size)
-        return (zeros, zeros.clone()) if self.config.cell == "lstm" else (zeros,)
-
-    def recur(self, inputs: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Input vectors (B, S, D) → the outputs of the recurrence (B, S, H) and the state after them."""
-        inputs = F.dropout(inputs, self.config.input_dropout, self.training)
-        if self.config.cell == "lstm":
-            outputs, after = self.recurrence(inputs, state)
-        else:
-            outputs, last = self.recurrence(inputs, None if state is None else state[0])
-            after = (last,)
-        return self.dropout(outputs), cast(State, after)
-
-    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """See LanguageModel."""
-        raise NotImplementedError
-
-    def next_log_probs(self, last_word: int, state: State) -> Tensor:
-        """See LanguageModel."""
-        raise NotImplementedError
-
-    def word_vectors(self) -> Tensor:
-        """(V, d): a vector for every word."""
-        raise NotImplementedError
-
-    def losses(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """What training minimises: words (B, T+1) → nats of words[:, 1:], (B, T), with gradient, and the state."""
-        log_probs, state = self.log_probs(words, state)
-        return -log_probs.float().sum(dim=-1), state
-
-
-def recurrence_of(config: ModelConfig) -> nn.RNNBase:
-    """The recurrent layers of a model, D → H."""
-    between_layers = config.dropout if config.layers > 1 else 0.0
-    made: nn.RNNBase = CELLS[config.cell](
-        config.input_size, config.hidden_size, config.layers, dropout=between_layers, batch_first=True
-    )
-    return made
+from ..table.word_table import WordTable, component_names, table_shape
+from ..text.vocabulary import Vocabulary
+from .base import RecurrentModel, State, recurrence_of
+from .kind import Kind, Size
+from .predictor import CodePredictor
+from .sizes import vectors_and_recurrence
 
 
 class LightRNN(RecurrentModel):
@@ -195,30 +70,8 @@ class LightRNN(RecurrentModel):
             parts.append(picked.view(words.shape[0], -1))
         return torch.stack(parts, dim=-1), state
 
-    @torch.inference_mode()
-    def next_log_probs(self, last_word: int, state: State) -> Tensor:
-        """The whole distribution: one step for the first component, one batched step for each of the others.
-
-        Prefixes (the first s components of a cell) are kept in lexicographic order, in which those that exist come
-        first. `predict.Predictor` answers this and more, faster, for a model that is trained no further.
-        """
-        V, K = self.codes.shape
-        steps = (self.codes[last_word] + self.offsets)[-1].view(1, 1)
-        prefixes = self.codes.new_zeros(1, 0).long()  # (P, s)
-        log_probs = torch.zeros(1, device=steps.device)  # (P,)
-        for s in range(K):
-            outputs, state = self.step(steps, state)
-            scores = self.scores(s, outputs[:, 0], prefixes)  # (P, n_s)
-            existing = -(-V // prod(self.shape[s + 1 :]))
-            log_probs = (log_probs[:, None] + scores.log_softmax(dim=-1)).flatten()[:existing]
-            parents = torch.arange(existing, device=steps.device) // self.shape[s]
-            codes = torch.arange(existing, device=steps.device) % self.shape[s]
-            prefixes = torch.cat([prefixes[parents], codes[:, None]], dim=1)
-            steps = (codes + self.offsets[s])[:, None]
-            if s < K - 1:
-                state = select_state(state, parents)
-        radix = torch.tensor([prod(self.shape[s + 1 :]) for s in range(K)], device=steps.device)
-        return log_probs[(self.codes.long() * radix).sum(dim=1)]
+    def predictor(self) -> CodePredictor:
+        return CodePredictor(self)
 
     @torch.inference_mode()
     def word_vectors(self) -> Tensor:
@@ -228,17 +81,25 @@ class LightRNN(RecurrentModel):
         recurrence that puts the two together.
         """
         blocks = torch.split(self.codes + self.offsets, 1 << 14)
-        return torch.cat([self.step(block)[0][:, -1] for block in blocks])
+        return torch.cat([self.read(block)[0][:, -1] for block in blocks])
 
     def hidden_states(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Equation (1): codes (B, T+1, K) → the states that score the components of words 1 … T, (B, T, K, H)."""
-        steps = (codes + self.offsets).flatten(1)[:, self.components - 1 : -1]  # (B, T·K)
-        outputs, state = self.step(steps, state)
-        return outputs.view(len(outputs), -1, self.components, outputs.shape[-1]), state
+        """Equation (1): codes (B, T+1, K) → the states that score the components of words 1 … T, (B, T, K, H).
 
-    def step(self, steps: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        Of word 0 only the last code is fed after a state, in which its others are; without one, all of them.
+        """
+        before = self.components - 1
+        stacked = (codes + self.offsets).flatten(1)[:, :-1]  # (B, (T+1)·K - 1)
+        if state is None:
+            outputs, state = self.read(stacked)
+            outputs = outputs[:, before:]
+        else:
+            outputs, state = self.read(stacked[:, before:], state)  # (B, T·K)
+        return outputs.reshape(len(outputs), -1, self.components, outputs.shape[-1]), state
+
+    def read(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Feed stacked codes (B, S), i.e. indices of input_vectors; returns the outputs (B, S, H) and the state."""
-        return self.recur(self.input_vectors(steps), state)
+        return self.recur(self.input_vectors(codes), state)
 
     def scores(self, component: int, hidden: Tensor, prefix: Tensor) -> Tensor:
         """Scores before the softmax of equation (2): hidden (…, H), prefix (…, component) → (…, n_component).
@@ -255,11 +116,27 @@ class LightRNN(RecurrentModel):
         return scores.masked_fill(on_edge.unsqueeze(-1) & missing, -torch.inf)
 
 
-def stack_states(states: Sequence[State]) -> State:
-    """Join states along the batch."""
-    return tuple(torch.cat(tensors, dim=1) for tensors in zip(*states, strict=True))
+def _build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> LightRNN:
+    assert table is not None
+    return LightRNN(config, table)
 
 
-def select_state(state: State, tracks: Tensor | NDArray[np.int64] | slice) -> State:
-    """Some tracks of a batch of states; states are values, the original stays."""
-    return tuple(tensor[:, tracks].contiguous() for tensor in state)
+def _parameters(config: ModelConfig, size: Size) -> dict[str, int]:
+    """About 2√V·n input vectors, 2√V·m output vectors, for an LSTM 4m(n + m) a layer."""
+    shape = size.shape or table_shape(size.words, config.components, config.rows)
+    return vectors_and_recurrence(config, sum(shape))
+
+
+LIGHTRNN = Kind(
+    build=_build,
+    parts=lambda config: component_names(config.components),
+    parameters=_parameters,
+    has_table=True,
+    start_shape=lambda config, words: table_shape(words, config.components, config.rows),
+    settings=frozenset(
+        {
+            *("embedding_size", "components", "rows", "output_bias"),
+            *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver"),
+        }
+    ),
+)

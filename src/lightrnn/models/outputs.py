@@ -1,10 +1,6 @@
-"""The paper's opponents: an input for every word, a recurrence, and an output layer over the vocabulary.
+"""Output layers of the paper's opponents: words scored from hidden states, over the whole vocabulary.
 
-Shapes: B batch, T words, N = B·T places, V vocabulary, D embedding, H hidden, C classes, S words of a class, K parts.
-
-A WordModel is made of two exchangeable parts. Its input is an embedding, or a CharacterCNN: word ids (…) → vectors
-(…, D). Its output is one of the layers below, which know hidden states and words only. Rows that a mini-batch merely
-picks have sparse gradients: they are the weights of an nn.Embedding with `sparse`, which the Trainer looks for.
+Shapes: N positions of a text, V vocabulary, H hidden, C classes, S words of a class, K parts.
 """
 
 import numpy as np
@@ -13,13 +9,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..config import ModelConfig
 from ..table.word_table import WordTable, table_shape
 from ..text.vocabulary import frequency_ranks
-from .characters import CharacterCNN
-from .lightrnn import RecurrentModel, State, recurrence_of
 
-BLOCK = 16  # places of one class that are scored together
+BLOCK = 16  # positions of one class that are scored together
 SCORES = 2**25  # scores that an exact softmax holds at once
 HEAD = 2000  # most words in the head of the adaptive softmax
 
@@ -42,56 +35,12 @@ class Output(nn.Module):
         return -self.log_probs(hidden, targets).float().sum(dim=-1)
 
 
-class WordModel(RecurrentModel):
-    """Input, recurrence, output."""
-
-    def __init__(self, config: ModelConfig, word_input: nn.Module, output: Output) -> None:
-        super().__init__(config)
-        self.input = word_input
-        self.recurrence = recurrence_of(config)
-        self.output = output
-        self.reset()
-
-    def reset(self, scale: float = 0.1, forget_bias: float = 0.0) -> None:
-        super().reset(scale, forget_bias)
-        if isinstance(self.input, CharacterCNN):
-            self.input.reset()
-
-    def _hidden(self, words: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """words (B, T+1) → the states that score words 1 … T, (N, H)."""
-        outputs, state = self.recur(self.input(words[:, :-1]), state)
-        return outputs.flatten(0, 1), state
-
-    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        hidden, state = self._hidden(words, state)
-        parts = self.output.log_probs(hidden, words[:, 1:].flatten())
-        return parts.view(len(words), -1, parts.shape[-1]), state
-
-    def losses(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        hidden, state = self._hidden(words, state)
-        return self.output.losses(hidden, words[:, 1:].flatten()).view(len(words), -1), state
-
-    @torch.inference_mode()
-    def next_log_probs(self, last_word: int, state: State) -> Tensor:
-        """(V,): the natural-log probability of every word after last_word; `state` is the one before it was fed."""
-        word = torch.tensor([[last_word]], device=state[0].device)
-        outputs, _ = self.recur(self.input(word), state)
-        return self.output.distribution(outputs[0, 0])
-
-    @torch.inference_mode()
-    def word_vectors(self) -> Tensor:
-        """(V, D): what goes in for each word."""
-        device = self.recurrence.all_weights[0][0].device
-        vectors: Tensor = self.input(torch.arange(self.output.size, device=device))
-        return vectors
-
-
 def exact_log_probs(hidden: Tensor, targets: Tensor, vectors: Tensor, bias: Tensor) -> Tensor:
-    """A softmax over the whole vocabulary, some places at a time: (N, 1)."""
-    places = max(1, SCORES // len(vectors))
+    """A softmax over the whole vocabulary, some positions at a time: (N, 1)."""
+    block = max(1, SCORES // len(vectors))
     losses = [
         F.cross_entropy(F.linear(h, vectors, bias), t, reduction="none")
-        for h, t in zip(torch.split(hidden, places), torch.split(targets, places), strict=True)
+        for h, t in zip(torch.split(hidden, block), torch.split(targets, block), strict=True)
     ]
     return -torch.cat(losses)[:, None]
 
@@ -138,15 +87,15 @@ class HierarchicalSoftmax(Output):
         return -torch.stack([class_losses, word_losses], dim=-1)
 
     def _word_scores(self, hidden: Tensor, classes: Tensor) -> Tensor:
-        """hidden (N, H), classes (N,) → the scores of the words of each place's class, (N, S).
+        """hidden (N, H), classes (N,) → the scores of the words of each position's class, (N, S).
 
-        Places of one class are put side by side, BLOCK of them to a matrix product with the vectors of that class.
+        Positions of one class are put side by side, BLOCK of them to a matrix product with the vectors of that class.
         """
         H = hidden.shape[1]
         distinct, index, counts = torch.unique(classes, return_inverse=True, return_counts=True)
         blocks = (counts + BLOCK - 1) // BLOCK  # of each distinct class
         order = torch.argsort(index, stable=True)
-        rank = torch.empty_like(order)  # of a place among those of its class
+        rank = torch.empty_like(order)  # of a position among those of its class
         rank[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[index[order]]
         slots = (blocks.cumsum(0) - blocks)[index] * BLOCK + rank
         owners = torch.repeat_interleave(distinct, blocks)  # (blocks,): the class of each block
@@ -219,9 +168,9 @@ class BlackOut(Output):
         """hidden (N, H), targets (N,), drawn (K,) → the loss above, (N,)."""
         rows, index = torch.unique(torch.cat([targets, drawn]), return_inverse=True)
         vectors, bias = self.vectors(rows), self.bias(rows)[:, 0] - self.log_proposal[rows]
-        mine, theirs = torch.split(index, [len(targets), len(drawn)])
-        positive = (hidden * F.embedding(mine, vectors)).sum(dim=1) + bias[mine]  # (N,): θ_i·s + log q_i
-        negative = F.linear(hidden, F.embedding(theirs, vectors), bias[theirs])  # (N, K)
+        targeted, sampled = torch.split(index, [len(targets), len(drawn)])
+        positive = (hidden * F.embedding(targeted, vectors)).sum(dim=1) + bias[targeted]  # (N,): θ_i·s + log q_i
+        negative = F.linear(hidden, F.embedding(sampled, vectors), bias[sampled])  # (N, K)
         negative = negative.masked_fill(targets[:, None] == drawn, -torch.inf).float()
         positive = positive.float()
         total = torch.cat([positive[:, None], negative], dim=1).logsumexp(dim=1)

@@ -1,25 +1,23 @@
 """Models that KenLM reads, ARPA and its binaries, through the optional `kenlm` package.
 
-Shapes: B batch, T words, V vocabulary.
+Shapes: N tokens, V vocabulary.
 """
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..errors import LightRNNError
-from ..models.lightrnn import State
 from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids
 from .arpa import arpa_words
-from .model import LN10, NEVER, extend_history, no_words
+from .model import NEVER, Floats
 
 
 class KenLM:
-    """A LanguageModel in a file of KenLM's, scored word by word in Python: for small texts and for comparisons.
+    """A BackoffModel in a file of KenLM's, scored word by word in Python: for small texts and for comparisons.
 
     KenLM does not list its words, so the vocabulary is given; words that the file does not know get the probability of
     its <unk>, each of them the whole. Sentence bounds cut the context, as in NGram.
@@ -47,48 +45,33 @@ class KenLM:
     def order(self) -> int:
         return int(self.model.order)
 
-    @property
-    def unigram(self) -> NDArray[np.float64]:
-        """(V,): natural-log probabilities without any context."""
-        return LN10 * np.array([self._step(self._read([]), word)[0] for word in range(len(self.vocabulary))])
+    def start_state(self, of_sentence: bool) -> Any:
+        state = self.new_state()
+        (self.model.BeginSentenceWrite if of_sentence else self.model.NullContextWrite)(state)
+        return state
 
-    def initial_state(self, batch_size: int) -> State:
-        return no_words(self.order, batch_size)
+    def read(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
+        scores = np.empty(len(ids))
+        for place, word in enumerate(np.asarray(ids).tolist()):
+            scores[place], _, state = self._step(state, word)
+        return scores, state
 
-    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """See LanguageModel; one part."""
-        history, after = extend_history(self.order, words, state)
-        scored = words.shape[1] - 1
-        scores = []
-        for row in history.tolist():
-            context = self._read(row[: len(row) - scored])
-            for word in row[len(row) - scored :]:
-                score, context = self._step(context, word)
-                scores.append(score)
-        return torch.tensor(scores, dtype=torch.float64, device=words.device).view(len(words), scored, 1) * LN10, after
+    def distribution(self, state: Any) -> Floats:
+        return np.array([self._step(state, word)[0] for word in range(len(self.vocabulary))])
 
-    def next_log_probs(self, last_word: int, state: State) -> Tensor:
-        """(V,): the natural-log probability of every word after last_word; `state` is that before it."""
-        context = self._read([*state[0][:, 0, 0].tolist(), last_word])
-        scores = [self._step(context, word)[0] for word in range(len(self.vocabulary))]
-        return torch.tensor(scores, dtype=torch.float64) * LN10
+    def score_tokens(self, ids: Ids) -> tuple[Floats, NDArray[np.int64]]:
+        scores, orders = np.empty(len(ids)), np.empty(len(ids), np.int64)
+        state = self.start_state(of_sentence=True)
+        for place, word in enumerate(np.asarray(ids).tolist()):
+            scores[place], orders[place], state = self._step(state, word)
+        return scores, orders
 
-    def _read(self, words: list[int]) -> Any:
-        """KenLM's state after some words, -1 being none."""
-        context = self.new_state()
-        self.model.NullContextWrite(context)
-        for word in words:
-            if word >= 0:
-                _, context = self._step(context, word)
-        return context
-
-    def _step(self, context: Any, word: int) -> tuple[float, Any]:
-        """The log10 probability of a word, and KenLM's state after it."""
+    def _step(self, state: Any, word: int) -> tuple[float, int, Any]:
+        """The log10 probability of a word, the order of the n-gram it was found in, and KenLM's state after it."""
         after = self.new_state()
-        score = self.model.BaseScore(context, self.names[word], after)
-        if word == self.vocabulary.eos_id:
+        found = self.model.BaseFullScore(state, self.names[word], after)
+        score = found.log_prob
+        if word in (self.vocabulary.eos_id, self.vocabulary.bos_id):
             self.model.BeginSentenceWrite(after)
-        elif word == self.vocabulary.bos_id:
-            self.model.BeginSentenceWrite(after)
-            score = NEVER
-        return score, after
+            score = found.log_prob if word == self.vocabulary.eos_id else NEVER
+        return score, found.ngram_length, after

@@ -1,25 +1,23 @@
 """N-gram back-off models as sorted arrays.
 
-Shapes: B batch, T words, V vocabulary, N_n n-grams of order n.
+Shapes: B batch, T words, N tokens, V vocabulary, N_n n-grams of order n.
 
     log P(w | c) = log p(c w)                  where the n-gram c w is listed
                  = log b(c) + log P(w | c')    else, c' being c without its first word; b(c) = 1 if c is not listed
 
 The n-grams of order n are one sorted array of keys, (place of the first n-1 words at order n-1) · size + last word. The
 place of the n-gram that ends at t is found from the place of the (n-1)-gram that ends at t-1, so a whole text takes
-one binary search an order. Logarithms are to base 10 inside, as in ARPA files, and natural in what models return.
+one binary search an order. All logarithms here are to base 10, as in ARPA files.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from ..models.lightrnn import State
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
 
@@ -29,6 +27,32 @@ Places = NDArray[np.int64]  # of n-grams at their order; -1: not there
 LN10 = log(10)
 NEVER = -99.0  # log10 probability of what is never predicted, and the floor of every other figure
 CHUNK = 1 << 20  # tokens scored at once
+
+
+class BackoffModel(Protocol):
+    """What is asked of an n-gram model, wherever its n-grams are kept; states are values of its own kind."""
+
+    vocabulary: Vocabulary
+
+    def start_state(self, of_sentence: bool) -> Any:
+        """The state after the start of a sentence, or after nothing."""
+        ...
+
+    def read(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
+        """(N,): the log10 probabilities of words in a row from a state on, and the state after them."""
+        ...
+
+    def distribution(self, state: Any) -> Floats:
+        """(V,): the log10 probability of every word as the next one."""
+        ...
+
+    def score_tokens(self, ids: Ids) -> tuple[Floats, NDArray[np.int64]]:
+        """The log10 probability of every token of a stream, and the order of the n-gram it was found in.
+
+        The first token follows a sentence start; every line ends in eos, which is scored too. This is what KenLM's
+        full_scores gives sentence by sentence.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +65,7 @@ class Level:
 
 
 class NGram:
-    """An n-gram model over a vocabulary; a LanguageModel.
+    """An n-gram model over a vocabulary; a BackoffModel whose states are the last order-1 words, oldest first.
 
     levels[n-1] holds order n; at order 1 the key of a word is its id. Where the vocabulary has no word for the
     sentence start, <s> is one id past the last. discounts: D1, D2, D3+ by order where Kneser-Ney estimated them.
@@ -70,38 +94,25 @@ class NGram:
         """How many n-grams there are of each order; <s> is one of the unigrams."""
         return [len(level.keys) for level in self.levels]
 
-    @property
-    def unigram(self) -> Floats:
-        """(V,): natural-log probabilities without any context."""
-        return LN10 * self.levels[0].log10_probs[: len(self.vocabulary)]
+    def start_state(self, of_sentence: bool) -> tuple[int, ...]:
+        return (self.vocabulary.bos_id,) if of_sentence else ()
 
-    def initial_state(self, batch_size: int) -> State:
-        return no_words(self.order, batch_size)
+    def read(self, state: tuple[int, ...], ids: Ids) -> tuple[Floats, tuple[int, ...]]:
+        words = [*state, *np.asarray(ids).tolist()]
+        scores, _ = self._scores(np.array([words], np.int64))
+        return scores[0, len(state) :], tuple(words[max(len(words) - self.order + 1, 0) :])
 
-    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """See LanguageModel; one part, in double precision."""
-        history, after = extend_history(self.order, words, state)
-        scores, _ = self._scores(history.numpy())
-        return torch.from_numpy(LN10 * scores[:, -words.shape[1] + 1 :, None]).to(words.device), after
-
-    def next_log_probs(self, last_word: int, state: State) -> Tensor:
-        """(V,): the natural-log probability of every word after last_word; `state` is that before it."""
-        history, _ = extend_history(self.order, torch.tensor([[last_word, self.vocabulary.eos_id]]), state)
+    def distribution(self, state: tuple[int, ...]) -> Floats:
         scores = self.levels[0].log10_probs[: len(self.vocabulary)].copy()
-        for below, level, contexts, _ in self._walk(history.numpy()):
+        for below, level, contexts, _ in self._walk(np.array([[*state, self.vocabulary.eos_id]], np.int64)):
             context = int(contexts[0, -1])
             if context >= 0:
                 scores += below.log10_backoffs[context]
                 begin, end = np.searchsorted(level.keys, [context * self.size, (context + 1) * self.size])
                 scores[level.keys[begin:end] - context * self.size] = level.log10_probs[begin:end]
-        return torch.from_numpy(LN10 * scores)
+        return scores
 
     def score_tokens(self, ids: Ids) -> tuple[Floats, NDArray[np.int64]]:
-        """The log10 probability of every token of a stream, and the order of the n-gram it was found in.
-
-        The first token follows a sentence start; every line ends in eos, which is scored too. This is what KenLM's
-        full_scores gives sentence by sentence.
-        """
         stream = np.concatenate([[self.vocabulary.bos_id], ids]).astype(np.int64)
         scores, orders = np.empty(len(ids)), np.empty(len(ids), np.int64)
         for begin in range(0, len(ids), CHUNK):
@@ -124,10 +135,7 @@ class NGram:
         return scores, orders
 
     def _walk(self, words: Places) -> Iterator[tuple[Level, Level, Places, Places]]:
-        """For n = 2, 3, …: levels n-1 and n, the places (B, T) of the n-1 words before each word and of the n-gram.
-
-        -1 among the words is nothing, and stands at the beginning of a row only.
-        """
+        """For n = 2, 3, …: levels n-1 and n, the places (B, T) of the n-1 words before each word and of the n-gram."""
         bounds = (words == self.vocabulary.eos_id) | (words == self.vocabulary.bos_id)
         ending = np.where(bounds, self.start, words)  # the (n-1)-gram that ends in each word
         for below, level in zip(self.levels, self.levels[1:], strict=False):
@@ -159,16 +167,3 @@ def find(keys: Places, sought: Places) -> Places:
         return np.full_like(sought, -1)
     places = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
     return np.where(keys[places] == sought, places, -1)
-
-
-def no_words(order: int, batch_size: int) -> State:
-    """The state of a model that sees order-1 words: those words, oldest first, int64 (order-1, B, 1), -1 for none."""
-    return (torch.full((max(order - 1, 1), batch_size, 1), -1, dtype=torch.int64),)
-
-
-def extend_history(order: int, words: Tensor, state: State | None) -> tuple[Tensor, State]:
-    """The state's words followed by words (B, T+1), on the CPU, and the state before the last of them."""
-    before = (state or no_words(order, len(words)))[0][:, :, 0].T
-    history = torch.cat([before.cpu(), words.cpu()], dim=1)
-    after = history[:, -1 - before.shape[1] : -1]
-    return history, (after.T[:, :, None].contiguous().to(words.device),)

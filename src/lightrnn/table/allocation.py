@@ -7,16 +7,13 @@ component s moves words to its values within their groups, with as many places a
 So the first component is one large transportation problem, and the last is an assignment problem in every group.
 """
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from ..errors import LightRNNError
+from ..runtime import in_parallel
 from .transport import transport
 from .word_table import WordTable
 
@@ -80,19 +77,3 @@ def _members(groups: NDArray[np.int64]) -> list[Words]:
     """The members of groups 0, 1, …"""
     order = np.argsort(groups, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
-
-
-def refuse_beyond_memory(what: str, needed: int, advice: str) -> None:
-    """Fail before a large array is made, where the system tells how much memory is free."""
-    if "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", {}):
-        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if needed > available:
-            raise LightRNNError(f"{what} needs {needed / 1e9:.1f} GB and {available / 1e9:.1f} GB are free; {advice}")
-
-
-def in_parallel(solve: Callable[[int], float], tasks: int) -> list[float]:
-    """solve(0), solve(1), … on as many threads as PyTorch has; the solvers release the interpreter's lock."""
-    if tasks == 1:
-        return [solve(0)]
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        return list(pool.map(solve, range(tasks)))

@@ -6,12 +6,13 @@ Most words of a large vocabulary are seen too rarely to have neighbours of their
 is taken from the words that end as it does: endings tell how a word is used, in inflected languages above all.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ..runtime import Progress, silent
 from ..text.vocabulary import frequency_ranks
 from ..text.windows import Ids
 
@@ -24,7 +25,7 @@ CHUNK = 1 << 22
 
 
 def neighbour_counts(
-    ids: Ids, counts: NDArray[np.int64], contexts: int, tell: Callable[[str], None] = lambda message: None
+    ids: Ids, counts: NDArray[np.int64], contexts: int, progress: Progress = silent
 ) -> sparse.csr_matrix:
     """(V, 2C): how often each context stands left (first C columns) and right (last C) of each word, by streaming."""
     rank = frequency_ranks(counts)
@@ -37,7 +38,7 @@ def neighbour_counts(
         columns = np.concatenate([context[:-1][after], contexts + context[1:][before]])
         ones = np.ones(len(words), np.float32)
         total += sparse.csr_matrix((ones, (words, columns)), shape=total.shape)
-        tell(f"counted the neighbours of {min(begin + CHUNK, len(ids)):,} of {len(ids):,} words")
+        progress("counting neighbours, words", min(begin + CHUNK, len(ids)), len(ids))
     return total
 
 
@@ -59,7 +60,7 @@ def bigram_vectors(
     dimensions: int = DIMENSIONS,
     words: Sequence[str] | None = None,
     seed: int = 0,
-    tell: Callable[[str], None] = lambda message: None,
+    progress: Progress = silent,
 ) -> NDArray[np.float32]:
     """(V, d): vectors of all words from the neighbours they have in a token stream.
 
@@ -68,12 +69,12 @@ def bigram_vectors(
     """
     size = len(counts)
     contexts = min(contexts, size)
-    ppmi = positive_pmi(neighbour_counts(ids, counts, contexts, tell))
+    ppmi = positive_pmi(neighbour_counts(ids, counts, contexts, progress))
     weighted = sparse.diags_array(np.sqrt(counts).astype(np.float32)) @ ppmi
     dimensions = min(dimensions, size, 2 * contexts)
     sketch = np.random.default_rng(seed).standard_normal((2 * contexts, min(dimensions + 10, 2 * contexts)), np.float32)
     for iteration in range(3):
-        tell(f"vectors of {size:,} words, pass {iteration + 1} of 3")
+        progress(f"vectors of {size:,} words, pass", iteration + 1, 3)
         sketch, _ = np.linalg.qr(weighted.T @ (weighted @ sketch))
     _, _, axes = np.linalg.svd(weighted @ sketch, full_matrices=False)
     vectors = ppmi @ (sketch @ axes[:dimensions].T)

@@ -8,12 +8,12 @@ places, and the columns one of what the rows leave, in which every column has on
 alternation, with the transportation problem as the assignment step.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..runtime import Progress, silent
 from .allocation import Allocation, Words
 from .word_table import WordTable
 
@@ -48,7 +48,7 @@ def cluster(
     *,
     iterations: int = ITERATIONS,
     seed: int = 0,
-    tell: Callable[[str], None] = lambda message: None,
+    progress: Progress = silent,
 ) -> WordTable:
     """The table of a balanced clustering of word vectors[V, d], each counting with its weight[V] > 0.
 
@@ -63,7 +63,7 @@ def cluster(
         centroids = residuals[start]
         before = np.inf
         for iteration in range(iterations):
-            tell(f"clustering component {component + 1} of {len(shape)}, pass {iteration + 1} of at most {iterations}")
+            progress(f"clustering component {component + 1} of {len(shape)}, pass", iteration + 1, iterations)
             allocation.assign(component, _Distances(residuals, weights, centroids), TOLERANCE)
             chosen = allocation.codes[:, component]
             centroids = _means(residuals, weights, chosen, n)
@@ -98,3 +98,8 @@ def _means(
     sums = np.add.reduceat(weighted, np.minimum(starts, len(bins) - 1), axis=0, dtype=np.float64)
     totals = np.bincount(bins, weights=weights, minlength=n)
     return np.where(totals[:, None] > 0, sums / np.maximum(totals, 1e-30)[:, None], 0.0).astype(np.float32)
+
+
+def root_counts(counts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """What a word weighs in a clustering: the root of its count, and a little where it has none."""
+    return np.sqrt(np.maximum(counts, 0.1)).astype(np.float32)

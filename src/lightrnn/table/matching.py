@@ -10,7 +10,7 @@ the cost. All costs here are above the sum of every word's own least cost in eac
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -19,7 +19,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from .allocation import CostMatrix, Words, allocate, in_parallel, refuse_beyond_memory
+from ..runtime import in_parallel, refuse_beyond_memory
+from .allocation import CostMatrix, Words, allocate
 from .transport import transport
 from .word_table import WordTable
 
@@ -29,6 +30,7 @@ LANES = 8  # … out of so many columns (or rows)
 CHUNK = 1 << 14
 
 Costs = Sequence[CostMatrix]
+Solver = Callable[[Costs, WordTable], "Matching"]  # a better table than the given one, or as good
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,3 @@ def _resolve(costs: Costs, codes: NDArray[np.int64], words: Words) -> float:
     if found.cost < float(pairs.trace(dtype=np.float64)):
         codes[words] = cells[found.bins]
     return 0.0
-
-
-SOLVERS = {"exact": exact, "half": half, "block": block}

@@ -1,6 +1,7 @@
 """The vocabulary: words, their counts in the training text, their ids."""
 
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,21 @@ class Vocabulary:
     @cached_property
     def _ids_of_bytes(self) -> dict[bytes, int]:
         return {word.encode(): index for index, word in enumerate(self.words)}
+
+    @cached_property
+    def _sorted(self) -> tuple[list[str], NDArray[np.int64]]:
+        """The words in order, and their ids."""
+        order = sorted(range(len(self.words)), key=self.words.__getitem__)
+        return [self.words[word] for word in order], np.array(order)
+
+    def begin_with(self, prefix: str) -> NDArray[np.bool_]:
+        """[V]: which words begin so."""
+        words, ids = self._sorted
+        found = np.zeros(len(words), bool)
+        begin = bisect_left(words, prefix)
+        end = bisect_right(words, prefix, lo=begin, key=lambda word: word[: len(prefix)])
+        found[ids[begin:end]] = True
+        return found
 
     @cached_property
     def digest(self) -> str:

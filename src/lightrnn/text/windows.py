@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from .vocabulary import Vocabulary
 
@@ -20,17 +18,17 @@ POOL = 100  # batches of sentences that are sorted by length together
 
 @dataclass(frozen=True)
 class Window:
-    """words (B, T+1); mask (B, T), False where a short sentence is padded, None where nothing is; starts: whether
-    the tracks begin here, without a carried state."""
+    """words (B, T+1); mask (B, T), False where a short sentence is padded, None where tracks are a stream's; starts:
+    whether the tracks begin here, without a carried state."""
 
-    words: Tensor
-    mask: Tensor | None
+    words: NDArray[np.int64]
+    mask: NDArray[np.bool_] | None
     starts: bool
 
     @property
     def tokens(self) -> int:
         """How many words the window predicts."""
-        return int(self.words[:, 1:].numel() if self.mask is None else self.mask.sum())
+        return int(self.words[:, 1:].size if self.mask is None else self.mask.sum())
 
 
 def text_windows(
@@ -54,7 +52,7 @@ def stream_windows(ids: Ids, first: int, batch_size: int, window: int, skip: int
     for begin in range(skip * window, length, window):
         stop = min(begin + window, length)
         words = np.stack([context_and_words(ids, first, start + begin, start + stop) for start in starts])
-        yield Window(torch.from_numpy(words), None, starts=begin == 0)
+        yield Window(words, None, starts=begin == 0)
 
 
 def context_and_words(
@@ -105,8 +103,4 @@ def sentence_windows(
             words, mask = padded(ids, batches[index], bos)
             for begin in range(skipped * window, longest, window):
                 stop = min(begin + window, mask.shape[1])
-                yield Window(
-                    torch.from_numpy(words[:, begin : stop + 1]),
-                    torch.from_numpy(mask[:, begin:stop]),
-                    begin == 0,
-                )
+                yield Window(words[:, begin : stop + 1], mask[:, begin:stop], starts=begin == 0)

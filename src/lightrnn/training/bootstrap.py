@@ -11,20 +11,24 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from ..config import Recipe, TrainingConfig, option_name
 from ..errors import LightRNNError
 from ..files import atomic_file
-from ..inference.evaluation import evaluate
+from ..inference.passes import evaluate
+from ..models.base import RecurrentModel
 from ..models.checkpoint import METRICS, TRAINING, load_training, save_model, save_training
-from ..models.lightrnn import LightRNN, RecurrentModel
-from ..models.registry import build
+from ..models.kind import build, kind_of
+from ..models.lightrnn import LightRNN
+from ..registry import REFINEMENTS
+from ..runtime import Progress, choose_device, silent
 from ..table.word_table import WordTable
 from ..text.corpus import Corpus
-from .refinement import Refinement, Start, Tell, carried_over, choose_start, refine, use_start_vectors
+from .refinement import NextTable, carried_over, refine
+from .starts import Start, choose_start, use_start_vectors
 from .tensorboard import Board
 from .trainer import Batch, Check, Trainer
 
@@ -37,7 +41,7 @@ KEPT = ("round", "best_perplexity", "words", *SPENT)  # what is saved of a Run b
 class Refined:
     """A refinement was done: perplexity before it and right after it, before any training on the new table."""
 
-    refinement: Refinement
+    found: NextTable
     perplexity_before: float
     perplexity_after: float
     share_of_training: float
@@ -77,18 +81,6 @@ class Run:
         return self.start_seconds + self.refinement_seconds + self.seconds
 
 
-def choose_device(name: str = "auto") -> torch.device:
-    """The device to compute on: CUDA if there is one, else the CPU."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError):
-        raise LightRNNError(f"--device {name} cannot be used here; use auto, cpu, or cuda where there is one") from None
-    return device
-
-
 def train(
     corpus: Corpus,
     recipe: Recipe,
@@ -98,7 +90,7 @@ def train(
     init: RecurrentModel | None = None,
     device: torch.device | None = None,
     report: Report = lambda run, event: None,
-    tell: Tell = lambda message: None,
+    progress: Progress = silent,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Train a new model in `folder`, from `start` or the recipe's own; or go on from `init` and its table.
@@ -111,21 +103,23 @@ def train(
     if init is not None:
         model = init
     else:
-        if start is None and recipe.model.needs_table:
+        if start is None:
             begin = time.perf_counter()
-            start = choose_start(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, tell)
+            start = choose_start(
+                recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, progress
+            )
             start_seconds = time.perf_counter() - begin
         model = build(recipe.model, corpus.vocabulary, start.table if start else None, seed)
         model.reset(recipe.training.weight_init, recipe.bootstrap.forget_bias)
-        if start and start.vectors and isinstance(model, LightRNN):
-            use_start_vectors(model, start, corpus.vocabulary.counts, recipe.training.weight_init)
+        if start and start.vectors and kind_of(recipe.model).has_table:
+            use_start_vectors(cast(LightRNN, model), start, corpus.vocabulary.counts, recipe.training.weight_init)
     trainer = _trainer(model.to(device or choose_device()), recipe, corpus, 0, start_seconds)
     run = Run(recipe, corpus, folder, trainer, start_seconds=start_seconds)
     for name in (TRAINING, METRICS):
         (folder / name).unlink(missing_ok=True)
     save_model(folder, model, corpus.vocabulary, _summary(run))
     (folder / METRICS).touch()
-    return _bootstrap(run, report, tell, should_stop)
+    return _bootstrap(run, report, progress, should_stop)
 
 
 def resume(
@@ -135,7 +129,7 @@ def resume(
     *,
     device: torch.device | None = None,
     report: Report = lambda run, event: None,
-    tell: Tell = lambda message: None,
+    progress: Progress = silent,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Go on with the run in `folder`, to the same bytes as if it had never stopped; `budget` may change its length."""
@@ -150,7 +144,7 @@ def resume(
         raise LightRNNError(f"{first} cannot change on --resume; only epochs, minutes and patience can")
     recipe = recipe.override(changed)
     table = None
-    if recipe.model.model == "lightrnn":
+    if kind_of(recipe.model).has_table:
         table = WordTable(tensors["model.codes"].numpy().astype("int64"), tuple(facts["table_shape"]))
     model = build(recipe.model, corpus.vocabulary, table, recipe.training.seed).to(device or choose_device())
     try:
@@ -166,10 +160,10 @@ def resume(
     metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
     with atomic_file(folder / METRICS) as file:
         file.write(metrics)
-    return _bootstrap(run, report, tell, should_stop)
+    return _bootstrap(run, report, progress, should_stop)
 
 
-def _bootstrap(run: Run, report: Report, tell: Tell, should_stop: Callable[[], bool]) -> Outcome:
+def _bootstrap(run: Run, report: Report, progress: Progress, should_stop: Callable[[], bool]) -> Outcome:
     """Steps 2 and 3 of the paper's bootstrap, until the rounds are done."""
     board = Board(run.folder / "tensorboard", _steps(run)) if find_spec("tensorboard") else None
     _save(run)
@@ -188,31 +182,31 @@ def _bootstrap(run: Run, report: Report, tell: Tell, should_stop: Callable[[], b
                 return Outcome(run.best_perplexity, "interrupted", interrupted=True)
         if run.round >= run.recipe.bootstrap.refinements or _time_is_up(run):
             return Outcome(run.best_perplexity, run.trainer.stop_reason, interrupted=False)
-        refined = _refine(run, tell)
+        refined = _refine(run, progress)
         report(run, refined)
         _log(run, board, _refined_facts(run, refined))
         _save(run)
 
 
-def _refine(run: Run, tell: Tell) -> Refined:
+def _refine(run: Run, progress: Progress) -> Refined:
     """Step 3: the next round's table, and a trainer that starts on it."""
     config, vocabulary, old = run.recipe.bootstrap, run.corpus.vocabulary, run.trainer
-    assert isinstance(old.model, LightRNN)
     seed, begin = run.recipe.training.seed + 1000 * (run.round + 1), time.perf_counter()
     torch.manual_seed(seed)
     before = evaluate(old.model.eval(), old.valid, vocabulary).perplexity
-    refinement = refine(old.model, old.train, vocabulary, config, seed=seed, tell=tell)
-    model = carried_over(old.model, refinement.table, vocabulary.counts).eval()
+    trained = cast(LightRNN, old.model)
+    found = refine(trained, old.train, vocabulary, config, seed=seed, progress=progress)
+    model = carried_over(trained, found.table, vocabulary.counts).eval()
     after = evaluate(model, old.valid, vocabulary).perplexity
-    if config.refine == "cluster":
+    if REFINEMENTS[config.refine].restarts:
         model.reset(run.recipe.training.weight_init, config.forget_bias)
-    validating = time.perf_counter() - begin - refinement.seconds
+    validating = time.perf_counter() - begin - found.seconds
     run.round += 1
     run.seconds += old.position.seconds + validating
     run.words += old.position.words
-    run.refinement_seconds += refinement.seconds
+    run.refinement_seconds += found.seconds
     run.trainer = _trainer(model, run.recipe, run.corpus, run.round, run.spent)
-    return Refined(refinement, before, after, refinement.seconds / run.seconds)
+    return Refined(found, before, after, found.seconds / run.seconds)
 
 
 def _time_is_up(run: Run) -> bool:
@@ -285,7 +279,7 @@ def _save(run: Run) -> None:
         "recipe": run.recipe.to_dict(),
         "position": asdict(run.trainer.position),
         **{name: getattr(run, name) for name in KEPT},
-        "table_shape": list(model.shape) if isinstance(model, LightRNN) else None,
+        "table_shape": list(model.table.shape) if model.table else None,
         "data": _data_digest(run.corpus),
         "metrics_bytes": (run.folder / METRICS).stat().st_size,
     }
@@ -311,19 +305,19 @@ def _check_facts(run: Run, check: Check) -> dict[str, Any]:
 
 
 def _refined_facts(run: Run, refined: Refined) -> dict[str, Any]:
-    refinement = refined.refinement
+    found = refined.found
     return {
         "refinement": run.recipe.bootstrap.refine,
         "round": run.round,
         "epoch": run.words / len(run.trainer.train),
         "perplexity_before": refined.perplexity_before,
         "perplexity_after": refined.perplexity_after,
-        "cost_before": refinement.cost_before,
-        "cost_after": refinement.cost_after,
-        "bound": refinement.bound,
-        "moved": refinement.moved,
-        "moved_tokens": refinement.moved_tokens,
-        "refinement_seconds": round(refinement.seconds, 3),
+        "cost_before": found.cost_before,
+        "cost_after": found.cost_after,
+        "bound": found.bound,
+        "moved": found.moved,
+        "moved_tokens": found.moved_tokens,
+        "refinement_seconds": round(found.seconds, 3),
         "share_of_training_seconds": round(refined.share_of_training, 5),
     }
 

@@ -10,7 +10,7 @@ from ..config import ModelConfig
 from ..errors import LightRNNError
 from ..files import atomic_file
 from ..models.checkpoint import METRICS, read_config
-from ..models.registry import part_names
+from ..models.kind import kind_of
 
 
 def check_matplotlib() -> None:
@@ -32,8 +32,8 @@ def training_figures(folder: Path) -> list[Path]:
     perplexity.axes.plot(epochs, [line["train_perplexity"] for line in checks], ".--", label="training", alpha=0.6)
     perplexity.axes.set_yscale("log")
     parts = Plot("epochs", "validation loss, nats a word", refinements)
-    names = part_names(ModelConfig.from_dict(read_config(folder)["model"], str(folder)))
-    for s, name in enumerate(names):
+    config = ModelConfig.from_dict(read_config(folder)["model"], str(folder))
+    for s, name in enumerate(kind_of(config).parts(config)):
         parts.axes.plot(epochs, [line["valid_parts"][s] for line in checks], "o-", label=name)
     return [perplexity.save(folder / "perplexity.png"), parts.save(folder / "loss-parts.png")]
 

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from ..config import TrainingConfig
 from ..errors import LightRNNError
-from ..inference.evaluation import Evaluation, evaluate
-from ..models.lightrnn import RecurrentModel, State
+from ..inference.evaluation import Evaluation
+from ..inference.passes import evaluate
+from ..models.base import RecurrentModel, State
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids, Window, text_windows
 from .row_adam import RowAdam
@@ -161,11 +162,12 @@ class Trainer:
     def train_step(self, window: Window) -> float:
         """One mini-batch: forward, backward, clip, step. Returns the loss in nats, summed over the words."""
         self.model.train()
-        words = window.words.to(self.device)
+        words = torch.from_numpy(window.words).to(self.device)
+        before = start_state(self.model, window) if window.starts else self.carried
         with self._mixed_precision():
-            losses, state = self.model.losses(words, None if window.starts else self.carried)  # (B, T)
+            losses, state = self.model.losses(words, before)  # (B, T)
         if window.mask is not None:
-            losses = losses * window.mask.to(self.device)
+            losses = losses * torch.from_numpy(window.mask).to(self.device)
         nats = losses.sum()
         self.model.zero_grad()
         torch.autograd.backward(nats / len(words))
@@ -241,6 +243,12 @@ class Trainer:
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
         self.position = Position(**position)
+
+
+def start_state(model: RecurrentModel, window: Window) -> State | None:
+    """What comes before a window that starts: of sentences nothing, so that the first word is read whole; of a stream's
+    tracks, which begin in the middle of the text, a state in which nothing is known."""
+    return model.initial_state(len(window.words)) if window.mask is None else None
 
 
 def _optimizers(model: RecurrentModel, config: TrainingConfig) -> dict[str, torch.optim.Optimizer]:

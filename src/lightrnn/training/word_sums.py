@@ -1,4 +1,4 @@
-"""Word statistics: what a trained model says of every word, summed over its places in the training text.
+"""Word statistics: what a trained model says of every word, summed over its occurrences in the training text.
 
 Shapes: V words, H hidden, K components, n_s values of component s, B tracks side by side.
 
@@ -10,7 +10,6 @@ so one sum of hidden states a word is all that is gathered, in one pass; no log-
 for the others under the paper's assumption that the ones before stay.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,16 +17,17 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
+from ..models.base import State
 from ..models.lightrnn import LightRNN
+from ..runtime import Progress, silent
 from ..table.allocation import Words
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids, text_windows
+from .trainer import start_state
 
 BATCH_SIZE = 64
 WINDOW = 64
 MEMORY = 8e9  # bytes that the sums may take
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def word_sums(
     components: int | None = None,
     for_matching: bool = False,
     memory: float = MEMORY,
-    progress: Progress = lambda tokens: None,
+    progress: Progress = silent,
 ) -> WordSums:
     """One pass over a text as training reads it, dropout off; sums for the first `components` (default: all).
 
@@ -73,21 +73,24 @@ def word_sums(
     counts = torch.zeros(size, dtype=torch.int64, device=device)
     was_training = model.training
     model.eval()
-    state, done = None, 0
+    state: State | None = None
+    done = 0
     with torch.inference_mode():
         for window in text_windows(ids, vocabulary, BATCH_SIZE, WINDOW, np.random.default_rng(0)):
-            words = window.words.to(device)
-            state = None if window.starts else state
+            words = torch.from_numpy(window.words).to(device)
+            if window.starts:
+                state = start_state(model, window)
             hidden, state = model.hidden_states(model.codes[words], state)  # (B, T, K, H)
-            mask = torch.ones_like(words[:, 1:], dtype=torch.bool) if window.mask is None else window.mask.to(device)
-            seen = words[:, 1:][mask]
+            mask = np.ones_like(window.words[:, 1:], bool) if window.mask is None else window.mask
+            counted = torch.from_numpy(mask).to(device)
+            seen = words[:, 1:][counted]
             counts += torch.bincount(seen, minlength=size)
             for s in range(components):
-                states = hidden[:, :, s][mask]
+                states = hidden[:, :, s][counted]
                 states = states @ model.output_vectors[s].T if is_scores[s] else states
                 sums[s].index_add_(0, seen, states.to(precision))
             done += window.tokens
-            progress(done)
+            progress("reading words", done, len(ids))
     model.train(was_training)
     return WordSums(counts.cpu().numpy(), tuple(total.float().cpu().numpy() for total in sums), is_scores)
 

@@ -8,84 +8,43 @@ every question begins by feeding that code, which gives the row softmax.
 
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..models.lightrnn import LanguageModel, LightRNN, State, select_state
+from .base import State, select_state
+from .likeliest import Likeliest, draw_from
 from .steps import Steps
+
+if TYPE_CHECKING:
+    from .lightrnn import LightRNN
 
 FIRST_CHUNK, LAST_CHUNK = 16, 256  # rows opened together by the search
 
 
-@dataclass(frozen=True)
-class Found:
-    """The likeliest words, best first, with natural-log probabilities; opened: how many prefixes (rows) it took."""
+class CodePredictor:
+    """A LightRNN made ready to answer, one state at a time: see base.Predictor."""
 
-    words: NDArray[np.int64]
-    log_probs: NDArray[np.float64]
-    opened: int
-
-
-def best_of(log_probs: NDArray[np.float64], count: int, allowed: NDArray[np.bool_] | None = None) -> Found:
-    """The likeliest words of a whole distribution, log_probs[V]."""
-    values = log_probs if allowed is None else np.where(allowed, log_probs, -np.inf)
-    count = min(count, len(values))
-    best = np.argpartition(-values, count - 1)[:count]
-    best = best[np.argsort(-values[best], kind="stable")]
-    best = best[values[best] > -np.inf]
-    return Found(best, values[best], 0)
-
-
-def draw_from(log_probs: NDArray[np.float64], temperature: float, generator: torch.Generator | None) -> int:
-    """A word drawn from a distribution, log_probs[V] up to a constant; at temperature 0 the likeliest."""
-    if temperature == 0:
-        return int(np.argmax(log_probs))
-    scores = torch.from_numpy(log_probs) / temperature
-    places = (
-        torch.rand(1, dtype=torch.float64, generator=generator) * (total := scores.softmax(dim=-1).cumsum(dim=-1))[-1]
-    )
-    return int(torch.searchsorted(total, places, right=True).clamp_(max=len(log_probs) - 1))
-
-
-class GeneralPredictor:
-    """The same questions to any other model, by its whole distribution."""
-
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: "LightRNN") -> None:
         self._model = model
-
-    @torch.inference_mode()
-    def word(self, last_word: int, state: State, word: int) -> tuple[float, State]:
-        log_probs, state = self._model.log_probs(torch.tensor([[last_word, word]], device=state[0].device), state)
-        return float(log_probs.double().sum()), state
-
-    @torch.inference_mode()
-    def all_words(self, last_word: int, state: State) -> Tensor:
-        return self._model.next_log_probs(last_word, state)
-
-    def likeliest(self, last_word: int, state: State, count: int, allowed: NDArray[np.bool_] | None = None) -> Found:
-        return best_of(self.all_words(last_word, state).double().cpu().numpy(), count, allowed)
-
-    def draw(
-        self, last_word: int, state: State, temperature: float = 1.0, generator: torch.Generator | None = None
-    ) -> int:
-        return draw_from(self.all_words(last_word, state).double().cpu().numpy(), temperature, generator)
-
-
-class Predictor:
-    """A LightRNN made ready to answer, one state at a time."""
-
-    def __init__(self, model: LightRNN) -> None:
-        self._model = model
-        self._steps = Steps(model)
+        self._steps = Steps(model.cell, model.recurrence, model.input_vectors.weight)
         self._shape = model.shape
         self._stacked = (model.codes + model.offsets).long()  # (V, K): indices of input_vectors
         self._codes = model.codes.long()
         table = model.table
         self._cell_of_word = torch.from_numpy(table.cells).to(model.codes.device)  # (V,)
         self._word_of_cell = table.words
+
+    @torch.inference_mode()
+    def fresh_state(self, word: int) -> State:
+        """All codes of the word but the last are read, from nothing."""
+        state = self._model.initial_state(1)
+        for code in self._stacked[word, :-1]:
+            _, state = self._steps(code.view(1), state)
+        return state
 
     @torch.inference_mode()
     def word(self, last_word: int, state: State, word: int) -> tuple[float, State]:
@@ -100,15 +59,17 @@ class Predictor:
         return total, state
 
     @torch.inference_mode()
-    def all_words(self, last_word: int, state: State) -> Tensor:
+    def all_words(self, last_word: int, state: State) -> NDArray[np.float64]:
         """(V,): the natural-log probability of every word; exp of it sums to 1. One batched step a component."""
         prefixes = self._root(last_word, state)
         for s in range(len(self._shape)):
             prefixes = self._open(s, prefixes)
-        return prefixes.log_probs[self._cell_of_word]
+        return prefixes.log_probs[self._cell_of_word].double().cpu().numpy()
 
     @torch.inference_mode()
-    def likeliest(self, last_word: int, state: State, count: int, allowed: NDArray[np.bool_] | None = None) -> Found:
+    def likeliest(
+        self, last_word: int, state: State, count: int, allowed: NDArray[np.bool_] | None = None
+    ) -> Likeliest:
         """The `count` most probable words, exactly; of those in allowed[V], if given.
 
         A word is never likelier than its row: P(w) = P_r(row) · P_c(column | row) ≤ P_r(row). So rows are opened in
@@ -145,12 +106,10 @@ class Predictor:
 
         search(0, self._root(last_word, state))
         some = best > -torch.inf
-        return Found(self._word_of_cell[best_cells[some].cpu().numpy()], best[some].double().cpu().numpy(), opened)
+        return Likeliest(self._word_of_cell[best_cells[some].cpu().numpy()], best[some].double().cpu().numpy(), opened)
 
     @torch.inference_mode()
-    def draw(
-        self, last_word: int, state: State, temperature: float = 1.0, generator: torch.Generator | None = None
-    ) -> int:
+    def draw(self, last_word: int, state: State, temperature: float, random: np.random.Generator) -> int:
         """A random word: one draw a component, no distribution over words. Temperature 0 takes the likeliest each time,
         the paper's greedy row, then column."""
         feed = self._stacked[last_word, -1]
@@ -158,11 +117,8 @@ class Predictor:
         for s in range(len(self._shape)):
             outputs, state = self._steps(feed.view(1), state)
             prefix = torch.tensor([cell], dtype=torch.long, device=outputs.device)
-            scores = self._model.scores(s, outputs, prefix)[0].cpu()  # (n_s,)
-            if temperature == 0:
-                cell.append(int(scores.argmax()))
-            else:
-                cell.append(int(torch.multinomial((scores / temperature).softmax(dim=-1), 1, generator=generator)))
+            scores = self._model.scores(s, outputs, prefix)[0].cpu().numpy()  # (n_s,)
+            cell.append(draw_from(scores, temperature, random))
             feed = self._model.offsets[s] + cell[-1]
         return int(self._word_of_cell[np.ravel_multi_index(cell, self._shape)])
 

@@ -1,0 +1,171 @@
+"""A network's pass over a text: the log-probability of every token, in either convention.
+
+Shapes: N tokens of the text, B batch (tracks or sentences side by side), T words, K parts of a log-probability.
+
+*Stream* is one pass with the state carried from the first word to the last. It is computed on B tracks side by side, at
+first each from nothing. Then every track is corrected: read again from the state in which the track before it ended,
+until its states are what they were, from where on nothing changes. Where they never are, its end has changed too, and
+the next track is corrected again. So the result is that of the single pass for any batch size and window, as nearly as
+states that make no difference now will make none later (`_state_gaps`). *Sentence* starts every sentence afresh after
+bos.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..models.base import LanguageModel, State, select_state
+from ..runtime import Progress, silent
+from ..text.rules import Convention
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids, context_and_words, padded, sentence_bounds
+from .evaluation import BATCH_SIZE, Evaluation, measure
+
+WINDOW = 64  # words scored in one call of the model
+SHORTEST = 256  # words of a track at least
+MARKS = 64  # windows of a track after which a corrected state is compared with what it was
+TOLERANCE = 3e-6  # largest difference that states may make and count as equal; rounding makes some 3e-7
+
+
+def evaluate(
+    model: LanguageModel,
+    ids: Ids,
+    vocabulary: Vocabulary,
+    convention: Convention | None = None,
+    *,
+    batch_size: int = BATCH_SIZE,
+    window: int = WINDOW,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Score a token stream; the convention is the vocabulary's own unless another is named."""
+    name = convention or vocabulary.rules.convention
+    if name == "stream":
+        return measure(
+            lambda: stream_log_probs(model, ids, vocabulary.bos_id, batch_size, window, progress), ids, vocabulary, name
+        )
+    return measure(
+        lambda: sentence_log_probs(model, ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window, progress),
+        ids,
+        vocabulary,
+        name,
+    )
+
+
+def _device(model: LanguageModel) -> torch.device:
+    parameters = getattr(model, "parameters", None)
+    return next(parameters()).device if parameters else torch.device("cpu")
+
+
+@torch.inference_mode()
+def stream_log_probs(
+    model: LanguageModel,
+    ids: Ids,
+    first: int,
+    batch_size: int = BATCH_SIZE,
+    window: int = WINDOW,
+    progress: Progress = silent,
+) -> NDArray[np.float32]:
+    """(N, K) log-probabilities of all tokens in one carried-state pass; `first` is the first word's context."""
+    device = _device(model)
+    done = 0
+
+    def score(begins: NDArray[np.int64], length: int, state: State) -> tuple[NDArray[np.float32], State]:
+        """The `length` words from each of `begins` on, side by side."""
+        nonlocal done
+        words = np.stack([context_and_words(ids, first, begin, begin + length) for begin in begins])
+        log_probs, state = model.log_probs(torch.from_numpy(words).to(device), state)
+        done += len(begins) * length
+        progress("scoring", min(done, len(ids)), len(ids))
+        return log_probs.float().cpu().numpy(), state
+
+    tracks = max(1, min(batch_size, len(ids) // SHORTEST))
+    length = len(ids) // tracks
+    begins = np.arange(tracks) * length
+    windows = [(offset, min(window, length - offset)) for offset in range(0, length, window)]
+    state = model.initial_state(tracks)
+    pieces, marks = [], []  # the log-probabilities and, of the first windows, the states after them
+    for index, (offset, size) in enumerate(windows):
+        piece, state = score(begins + offset, size, state)
+        pieces.append(piece)
+        if index < MARKS:
+            marks.append(select_state(state, slice(None)))
+    ends = state
+    changed = np.arange(tracks)  # whose end is not what the next track started from
+    while (wrong := changed[changed < tracks - 1] + 1).size:
+        state, changed = select_state(ends, wrong - 1), wrong
+        for index, (offset, size) in enumerate(windows):
+            pieces[index][changed], state = score(begins[changed] + offset, size, state)
+            if index < MARKS:
+                differs = _state_gaps(state, select_state(marks[index], changed)) > TOLERANCE
+                _replace(marks[index], changed, state)
+                changed, state = changed[differs], select_state(state, differs)
+                if changed.size == 0:
+                    break
+        else:
+            _replace(ends, changed, state)
+    scored = [np.concatenate(pieces, axis=1).reshape(tracks * length, -1)]
+    state = select_state(ends, slice(-1, None))
+    for begin in range(tracks * length, len(ids), window):
+        piece, state = score(np.array([begin]), min(window, len(ids) - begin), state)
+        scored.append(piece[0])
+    return np.concatenate(scored)
+
+
+def _replace(state: State, tracks: NDArray[np.int64], new: State) -> None:
+    """Put the states of some tracks in place of what they were."""
+    for tensor, values in zip(state, new, strict=True):
+        tensor[:, tracks] = values
+
+
+def _state_gaps(one: State, other: State) -> NDArray[np.float64]:
+    """(B,): the largest difference that two batches of states make, track by track.
+
+    An LSTM shows its c through tanh. Units that count up to hundreds never agree as numbers and need not: what a gate
+    that closes later could bring back into sight was 2e-8 of the nats where it was measured (docs/results.md).
+    """
+
+    def seen(tensor: Tensor) -> Tensor:
+        return tensor.float().tanh() if tensor.is_floating_point() else tensor.float()
+
+    gaps = [(seen(a) - seen(b)).abs().amax(dim=(0, 2)).cpu().numpy() for a, b in zip(one, other, strict=True)]
+    return np.asarray(np.stack(gaps).max(axis=0), np.float64)
+
+
+@torch.inference_mode()
+def sentence_log_probs(
+    model: LanguageModel,
+    ids: Ids,
+    bos: int,
+    eos: int,
+    batch_size: int = BATCH_SIZE,
+    window: int = WINDOW,
+    progress: Progress = silent,
+) -> NDArray[np.float32]:
+    """(N, K) log-probabilities of all tokens, each sentence from a fresh state after bos."""
+    device = _device(model)
+    bounds = sentence_bounds(ids, eos)
+    bounds = bounds[np.argsort(bounds[:, 1] - bounds[:, 0], kind="stable")]
+    scored: NDArray[np.float32] | None = None
+    done = 0
+    for index in range(0, len(bounds), batch_size):
+        batch = bounds[index : index + batch_size]
+        words, mask = padded(ids, batch, bos)
+        lengths = batch[:, 1] - batch[:, 0]
+        state: State | None = None
+        alive = 0  # sentences before this one have ended
+        for begin in range(0, mask.shape[1], window):
+            ended = int(np.searchsorted(lengths, begin, side="right"))
+            if ended > alive and state is not None:
+                state, alive = select_state(state, slice(ended - alive, None)), ended
+            piece = torch.from_numpy(words[alive:, begin : begin + window + 1]).to(device)
+            log_probs, state = model.log_probs(piece, state)
+            values = log_probs.float().cpu().numpy()
+            if scored is None:
+                scored = np.empty((len(ids), values.shape[-1]), np.float32)
+            for (start, end), row in zip(batch[alive:], values, strict=True):
+                scored[start + begin : min(start + begin + window, end)] = row[: end - start - begin]
+        done += int(mask.sum())
+        progress("scoring", done, len(ids))
+    assert scored is not None
+    return scored

@@ -1,0 +1,163 @@
+"""What all networks share: vectors in, a recurrence, log-probabilities of words out.
+
+Shapes: B batch, T words, S steps, V vocabulary, D embedding, H hidden, L layers, K parts of a log-probability.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..config import ModelConfig
+from ..registry import CELLS
+from ..table.word_table import WordTable
+from .cells import Cell
+from .likeliest import Likeliest
+
+State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) each
+
+
+class LanguageModel(Protocol):
+    """What evaluation and training know of a network."""
+
+    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """words (B, T+1) → natural-log probabilities of words[:, 1:] given all before, and the state after them.
+
+        The log-probabilities come in parts, (B, T, K), to be summed over the last dimension. words[:, 0] is only
+        conditioned on. `state` is what the words before it left behind; None: nothing was, a sentence or text starts
+        afresh with words[:, 0], which is read whole.
+        """
+        ...
+
+    def initial_state(self, batch_size: int) -> State:
+        """The state before anything was read."""
+        ...
+
+
+class Predictor(Protocol):
+    """A trained network made ready to answer what comes next, one state at a time.
+
+    A `state` is what `log_probs` leaves behind: the last word is not fed yet, or not all of it.
+    """
+
+    def fresh_state(self, word: int) -> State:
+        """The state at which `word` is the last word and the first that was read."""
+        ...
+
+    def word(self, last_word: int, state: State, word: int) -> tuple[float, State]:
+        """The natural-log probability of a word, and the state after it."""
+        ...
+
+    def all_words(self, last_word: int, state: State) -> NDArray[np.float64]:
+        """(V,): the natural-log probability of every word; exp of it sums to 1."""
+        ...
+
+    def likeliest(
+        self, last_word: int, state: State, count: int, allowed: NDArray[np.bool_] | None = None
+    ) -> Likeliest:
+        """The `count` most probable words, exactly; of those in allowed[V], if given."""
+        ...
+
+    def draw(self, last_word: int, state: State, temperature: float, random: np.random.Generator) -> int:
+        """A random word; at temperature 0 the likeliest (of a LightRNN, the likeliest row's likeliest column)."""
+        ...
+
+
+class RecurrentModel(nn.Module):
+    """Vectors in, a recurrence, dropout before and after it.
+
+    A subclass makes `recurrence` with `recurrence_of`, where it wants it among its parameters, and says what goes in
+    and how words are scored from what comes out (`log_probs`).
+    """
+
+    recurrence: nn.RNNBase
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.dropout = nn.Dropout(config.dropout)
+
+    @property
+    def cell(self) -> Cell:
+        return cast(Cell, CELLS[self.config.cell])
+
+    @property
+    def table(self) -> WordTable | None:
+        """The word table, of a kind of model that has one."""
+        return None
+
+    def reset(self, scale: float = 0.1, forget_bias: float = 0.0) -> None:
+        """Draw the weights anew, uniform in ±scale from PyTorch's global generator; biases start at zero.
+
+        Those of forget gates start at forget_bias, so that what is remembered fades by σ(forget_bias) a step.
+        """
+        for name, parameter in self.named_parameters():
+            if "bias" in name:
+                nn.init.zeros_(parameter)
+            else:
+                nn.init.uniform_(parameter, -scale, scale)
+        if self.cell.forget_gate is not None:
+            for _, _, b_input, _ in self.recurrence.all_weights:
+                b_input.data.chunk(self.cell.gates)[self.cell.forget_gate].fill_(forget_bias)
+
+    def set_dropout(self, rate: float) -> None:
+        """Change the dropout of a model that is trained further."""
+        self.config = replace(self.config, dropout=rate)
+        self.dropout.p = rate
+        self.recurrence.dropout = rate if self.config.layers > 1 else 0.0
+
+    def initial_state(self, batch_size: int) -> State:
+        """The state before anything was read."""
+        zeros = next(self.parameters()).new_zeros(self.config.layers, batch_size, self.config.hidden_size)
+        return tuple(zeros.clone() for _ in range(self.cell.states))
+
+    def recur(self, inputs: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Input vectors (B, S, D) → the outputs of the recurrence (B, S, H) and the state after them."""
+        inputs = F.dropout(inputs, self.config.input_dropout, self.training)
+        if self.cell.states > 1:  # PyTorch has a tuple of tensors there, and one tensor else
+            outputs, after = self.recurrence(inputs, state)
+        else:
+            outputs, last = self.recurrence(inputs, None if state is None else state[0])
+            after = (last,)
+        return self.dropout(outputs), cast(State, after)
+
+    def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """See LanguageModel."""
+        raise NotImplementedError
+
+    def predictor(self) -> Predictor:
+        """For a model that is trained no further."""
+        raise NotImplementedError
+
+    def word_vectors(self) -> Tensor:
+        """(V, d): a vector for every word."""
+        raise NotImplementedError
+
+    def losses(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """What training minimises: words (B, T+1) → nats of words[:, 1:], (B, T), with gradient, and the state."""
+        log_probs, state = self.log_probs(words, state)
+        return -log_probs.float().sum(dim=-1), state
+
+
+def recurrence_of(config: ModelConfig) -> nn.RNNBase:
+    """The recurrent layers of a model, D → H."""
+    between_layers = config.dropout if config.layers > 1 else 0.0
+    layers: nn.RNNBase = CELLS[config.cell].module(
+        config.input_size, config.hidden_size, config.layers, dropout=between_layers, batch_first=True
+    )
+    return layers
+
+
+def stack_states(states: Sequence[State]) -> State:
+    """Join states along the batch."""
+    return tuple(torch.cat(tensors, dim=1) for tensors in zip(*states, strict=True))
+
+
+def select_state(state: State, tracks: Tensor | NDArray[np.int64] | NDArray[np.bool_] | slice) -> State:
+    """Some tracks of a batch of states, copied: states are values, the original stays."""
+    return tuple(tensor[:, tracks].clone(memory_format=torch.contiguous_format) for tensor in state)

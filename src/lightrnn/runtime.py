@@ -1,0 +1,77 @@
+"""What a run needs of the machine, and how it tells what it is doing: threads, devices, memory, progress."""
+
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+from .errors import LightRNNError
+
+if TYPE_CHECKING:
+    import torch
+
+BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+_limit = 0  # threads that use_threads() allowed; 0: not told
+
+
+class Progress(Protocol):
+    """Called with what is being done and how far it is, of how much where that is known (else 0)."""
+
+    def __call__(self, what: str, done: int = 0, total: int = 0, /) -> None: ...
+
+
+def silent(what: str, done: int = 0, total: int = 0, /) -> None:
+    """Progress for nobody."""
+
+
+def use_threads(count: int) -> None:
+    """Hold every computation to so many CPU threads, PyTorch's and those of NumPy's and SciPy's BLAS; 0: all cores."""
+    global _limit  # noqa: PLW0603
+    _limit = count
+    if count:
+        from threadpoolctl import threadpool_limits
+
+        os.environ |= dict.fromkeys(BLAS_VARIABLES, str(count))  # for libraries that are loaded later
+        threadpool_limits(count)
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(count)
+
+
+def threads() -> int:
+    """How many threads a computation may use: what use_threads() was told, else PyTorch's number, else the cores."""
+    torch = sys.modules.get("torch")
+    return _limit or (torch.get_num_threads() if torch else os.cpu_count() or 1)
+
+
+def in_parallel(solve: Callable[[int], float], tasks: int) -> list[float]:
+    """solve(0), solve(1), … on threads() threads, BLAS held to one in each; solvers release the interpreter's lock."""
+    if tasks == 1 or threads() == 1:
+        return [solve(task) for task in range(tasks)]
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1), ThreadPoolExecutor(threads()) as pool:
+        return list(pool.map(solve, range(tasks)))
+
+
+def choose_device(name: str = "auto") -> "torch.device":
+    """The device to compute on: CUDA if there is one, else the CPU."""
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError):
+        raise LightRNNError(f"--device {name} cannot be used here; use auto, cpu, or cuda where there is one") from None
+    return device
+
+
+def refuse_beyond_memory(what: str, needed: int, advice: str) -> None:
+    """Fail before a large array is made, where the system tells how much memory is free."""
+    if "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > available:
+            raise LightRNNError(f"{what} needs {needed / 1e9:.1f} GB and {available / 1e9:.1f} GB are free; {advice}")

@@ -1,0 +1,77 @@
+"""Where a model begins: its first table, and its first vectors and biases.
+
+Shapes: V words, n_s values of component s, d dimensions.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..config import BootstrapConfig, ModelConfig
+from ..models.kind import kind_of
+from ..models.lightrnn import LightRNN
+from ..runtime import Progress, refuse_beyond_memory, silent
+from ..table.bigrams import bigram_vectors
+from ..table.clustering import cluster, root_counts, table_vectors
+from ..table.word_table import WordTable
+from ..text.vocabulary import Vocabulary
+from ..text.windows import Ids
+
+
+@dataclass(frozen=True)
+class Start:
+    """A table, and of each component vectors (n_s, d) for its values, if there are any."""
+
+    table: WordTable
+    vectors: list[NDArray[np.float32]] | None = None
+
+
+def choose_start(
+    config: BootstrapConfig,
+    ids: Ids,
+    vocabulary: Vocabulary,
+    model: ModelConfig,
+    seed: int,
+    progress: Progress = silent,
+) -> Start | None:
+    """The table of the first round: random, as in the paper, or a clustering of the words' neighbours in the text.
+
+    Of a hierarchical softmax whose classes are `bigram`, the table whose rows they are; None for a kind of model that
+    starts without a table.
+    """
+    kind = kind_of(model)
+    shape = kind.start_shape(model, len(vocabulary))
+    if shape is None:
+        return None
+    if config.start == "random" and kind.has_table:
+        return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed))
+    refuse_beyond_memory(
+        f"the clustering of {len(vocabulary):,} words into a table of {' × '.join(map(str, shape))}",
+        4 * len(vocabulary) * max(shape),
+        "use a smaller vocabulary, or --rows nearer to its root",
+    )
+    vectors = bigram_vectors(ids, vocabulary.counts, words=vocabulary.words, seed=seed, progress=progress)
+    weights = root_counts(vocabulary.counts)
+    table = cluster(vectors, weights, shape, seed=seed, progress=progress)
+    return Start(table, table_vectors(vectors, weights, table) if config.start_vectors else None)
+
+
+def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], scale: float) -> None:
+    """Begin where the words' neighbours and frequencies say, in place of random vectors and biases of zero.
+
+    The start's vectors, each component's brought to a standard deviation of `scale`, fill as many dimensions of the
+    input and the output vectors as they have. The biases become the logs of what share of the text each row or column
+    has.
+    """
+    assert start.vectors is not None
+    with torch.no_grad():
+        inputs = torch.split(model.input_vectors.weight, list(model.shape))
+        for to_fill, vectors in zip((*inputs, *model.output_vectors), 2 * start.vectors, strict=True):
+            centred = (vectors - vectors.mean(axis=0))[:, : to_fill.shape[1]]
+            scaled = centred * (scale / max(float(centred.std()), 1e-30))
+            to_fill[:, : scaled.shape[1]] = torch.from_numpy(scaled).to(to_fill)
+        for bias, chosen in zip(model.output_bias, start.table.codes.T, strict=False):
+            logs = np.log(np.bincount(chosen, weights=np.maximum(counts, 0.5), minlength=len(bias)))
+            bias.copy_(torch.from_numpy(logs - logs.mean()))
