@@ -23,7 +23,8 @@ from lightrnn.files import expand
 from lightrnn.text import rules as text
 from lightrnn.text.corpus import Corpus, choose_vocabulary, prepare
 from lightrnn.text.presets import PRESETS, choose_splits, find_splits
-from lightrnn.text.rules import TextRules, word_blocks
+from lightrnn.text.reading import word_blocks
+from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 
 TEXT = "the cat sat\nthe dog\tsat  down\r\n\nthe end"

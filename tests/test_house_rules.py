@@ -20,6 +20,7 @@ ORDER = [
         "errors",
         "files",
         "text.rules",
+        "text.reading",
         "text.presets",
         "text.vocabulary",
         "text.corpus",

@@ -19,7 +19,8 @@ from lightrnn.inference.lm import LM, SingleLM
 from lightrnn.inference.loading import save_mix
 from lightrnn.inference.scoring import BLOCK_LINES, BLOCK_WORDS, SRILM, KenLM, UnknownWords, score_lines
 from lightrnn.models.checkpoint import save_model
-from lightrnn.text.rules import TextRules, line_blocks
+from lightrnn.text.reading import line_blocks
+from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 from test_lm import lm_of, vocabulary_of
 from test_model import make
@@ -317,7 +318,7 @@ def test_lines_are_whole_however_the_bytes_come(monkeypatch: pytest.MonkeyPatch,
     data = "\ufeffone\n\n\u00e9\u00e9 two\r\nthree".encode()
     for size in range(1, len(data) + 1):
         pieces = [data[i : i + size] for i in range(0, len(data), size)]
-        monkeypatch.setattr("lightrnn.text.rules.read_blocks", lambda source, pieces=pieces: iter(pieces))
+        monkeypatch.setattr("lightrnn.text.reading.read_blocks", lambda source, pieces=pieces: iter(pieces))
         assert [line for block in line_blocks("x", errors) for line in block] == whole
 
 

@@ -113,7 +113,8 @@ def train(
     else:
         if start is None and recipe.model.needs_table:
             begin = time.perf_counter()
-            start = choose_start(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, tell)
+            told = _watching(corpus, tell)
+            start = choose_start(recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, told)
             start_seconds = time.perf_counter() - begin
         model = build(recipe.model, corpus.vocabulary, start.table if start else None, seed)
         model.reset(recipe.training.weight_init, recipe.bootstrap.forget_bias)
@@ -140,7 +141,7 @@ def resume(
 ) -> Outcome:
     """Go on with the run in `folder`, to the same bytes as if it had never stopped; `budget` may change its length."""
     tensors, facts = load_training(folder)
-    if facts["data"] != _data_digest(corpus):
+    if not corpus.has_digest(facts["data"], "train", "valid"):
         raise LightRNNError(f"{corpus.path} is not the data that {folder} was training on; resume with that")
     recipe = Recipe.from_dict(facts["recipe"], str(folder / TRAINING))
     settled = {name: value for section in recipe.to_dict().values() for name, value in section.items()}
@@ -186,6 +187,7 @@ def _bootstrap(run: Run, report: Report, tell: Tell, should_stop: Callable[[], b
                 saved = time.monotonic()
             if stopping:
                 return Outcome(run.best_perplexity, "interrupted", interrupted=True)
+            run.corpus.check()
         if run.round >= run.recipe.bootstrap.refinements or _time_is_up(run):
             return Outcome(run.best_perplexity, run.trainer.stop_reason, interrupted=False)
         refined = _refine(run, tell)
@@ -201,7 +203,7 @@ def _refine(run: Run, tell: Tell) -> Refined:
     seed, begin = run.recipe.training.seed + 1000 * (run.round + 1), time.perf_counter()
     torch.manual_seed(seed)
     before = evaluate(old.model.eval(), old.valid, vocabulary).perplexity
-    refinement = refine(old.model, old.train, vocabulary, config, seed=seed, tell=tell)
+    refinement = refine(old.model, old.train, vocabulary, config, seed=seed, tell=_watching(run.corpus, tell))
     model = carried_over(old.model, refinement.table, vocabulary.counts).eval()
     after = evaluate(model, old.valid, vocabulary).perplexity
     if config.refine == "cluster":
@@ -213,6 +215,16 @@ def _refine(run: Run, tell: Tell) -> Refined:
     run.refinement_seconds += refinement.seconds
     run.trainer = _trainer(model, run.recipe, run.corpus, run.round, run.spent)
     return Refined(refinement, before, after, refinement.seconds / run.seconds)
+
+
+def _watching(corpus: Corpus, tell: Tell) -> Tell:
+    """Look after the text while something that reports how far it got reads it."""
+
+    def checked(message: str) -> None:
+        corpus.check()
+        tell(message)
+
+    return checked
 
 
 def _time_is_up(run: Run) -> bool:
@@ -248,13 +260,6 @@ def check_rounds(recipe: Recipe) -> None:
         )
 
 
-def _data_digest(corpus: Corpus) -> str:
-    splits, vocabulary = corpus.info["splits"], corpus.vocabulary
-    return " ".join(
-        (vocabulary.rules.convention, vocabulary.digest, splits["train"]["sha256"], splits["valid"]["sha256"])
-    )
-
-
 def _steps(run: Run) -> int:
     """Mini-batches over all rounds, which is what TensorBoard's axis shows."""
     per_batch = run.recipe.training.batch_size * run.recipe.training.window
@@ -286,7 +291,7 @@ def _save(run: Run) -> None:
         "position": asdict(run.trainer.position),
         **{name: getattr(run, name) for name in KEPT},
         "table_shape": list(model.shape) if isinstance(model, LightRNN) else None,
-        "data": _data_digest(run.corpus),
+        "data": run.corpus.digest("train", "valid"),
         "metrics_bytes": (run.folder / METRICS).stat().st_size,
     }
     save_training(run.folder, run.trainer.tensors(), facts)
