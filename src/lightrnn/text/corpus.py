@@ -300,7 +300,7 @@ class Corpus:
     def load(cls, path: str | Path, *, verify: bool = True) -> "Corpus":
         """Open a data folder; a file that is not the one that data.json describes is refused, by its SHA-256.
 
-        verify: False leaves the SHA-256 of the ids unchecked.
+        verify: False leaves the ids unchecked, for who has just hashed them.
         """
         path = Path(path)
         info = read_json(path / DATA)

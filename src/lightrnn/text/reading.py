@@ -39,8 +39,8 @@ def text_pieces(
             end = re.search(_END[unit], block)
             if size + (end.start() if end else len(block)) > LONGEST[unit]:
                 raise LightRNNError(
-                    f"{name} has a {unit} of more than {LONGEST[unit]:,} bytes at offset {offset:,}; is it text? "
-                    f"{'words are separated by white space' if unit == 'word' else 'a sentence is a line'}"
+                    f"{name} has a {unit} of more than {LONGEST[unit]:,} bytes at offset {offset:,}; "
+                    f"give text, with {'a line for each sentence' if unit == 'line' else 'white space between words'}"
                 )
         rest = _unfinished(block, unit)
         if len(rest) < len(block):

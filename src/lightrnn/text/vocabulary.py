@@ -137,7 +137,7 @@ class Unknown:
     known_in_lower_case: int = 0  # of the unknown ones, those that would be known
 
     def add(self, words: Sequence[str] | Sequence[bytes], ids: NDArray[np.int32]) -> None:
-        """Some words and their ids, among which there may be sentence ends that the words lack at their end."""
+        """Some words and their ids; where there is a sentence end after the words, its id may be there alone."""
         self.tokens += int((ids != self.vocabulary.eos_id).sum())
         for place in np.flatnonzero(ids == self.vocabulary.unk_id).tolist():
             given = words[place]

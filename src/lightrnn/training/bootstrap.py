@@ -221,8 +221,8 @@ def _watching(corpus: Corpus, tell: Tell) -> Tell:
     """Look after the text while something that reports how far it got reads it."""
 
     def checked(message: str) -> None:
-        corpus.check()
         tell(message)
+        corpus.check()
 
     return checked
 
