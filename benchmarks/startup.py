@@ -45,7 +45,9 @@ def main() -> None:
         old = Path(folder) / "old"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", old, arguments.against], cwd=ROOT, check=True)
         try:
-            print(f"{'command':24} {arguments.against:>10} {'now':>10}   ratio   (median seconds of {arguments.repeats})")
+            print(
+                f"{'command':24} {arguments.against:>10} {'now':>10}   ratio   (median seconds of {arguments.repeats})"
+            )
             for name, command in commands.items():
                 times: dict[Path, list[float]] = {old / "src": [], ROOT / "src": []}
                 for source in times:

@@ -23,7 +23,8 @@ from lightrnn.files import expand
 from lightrnn.text import rules as text
 from lightrnn.text.corpus import Corpus, choose_vocabulary, prepare
 from lightrnn.text.presets import PRESETS, choose_splits, find_splits
-from lightrnn.text.rules import TextRules, word_blocks
+from lightrnn.text.reading import word_blocks
+from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 
 TEXT = "the cat sat\nthe dog\tsat  down\r\n\nthe end"
@@ -229,7 +230,7 @@ def test_memory_is_bounded_by_the_vocabulary(tmp_path: Path) -> None:
     script = (
         "import sys, tracemalloc\nfrom pathlib import Path\nfrom lightrnn import files\n"
         "from lightrnn.text import corpus\n"
-        "corpus.CHUNK = files.BLOCK_BYTES = 1 << 16\ntracemalloc.start()\n"
+        "corpus.CHUNK = corpus.MAPPED_BYTES = files.BLOCK_BYTES = 1 << 16\ntracemalloc.start()\n"
         "corpus.prepare([sys.argv[1]], Path(sys.argv[2]), valid=[sys.argv[3]])\n"
         "print(tracemalloc.get_traced_memory()[1])\n"
     )

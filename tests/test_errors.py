@@ -373,7 +373,7 @@ def test_vocabulary_without_words(refuse: Refusal, world: World, tmp_path: Path)
         (b"one\t1\ntwo\t99999999999999999999\n", "words line 2"),
         (b"one\t1\t2\n", "words line 1"),
         (b"one\ntwo\none\n", "'one' twice"),
-        (b"one\ntwo\n\xff\n", "not UTF-8 at offset 8"),
+        (b"one\ntwo\n\xff\n", "not UTF-8: byte 0xff at offset 8;"),
     ],
     ids=["empty", "two-words", "blank-line", "no-count", "negative", "huge", "three-columns", "duplicate", "not-utf8"],
 )

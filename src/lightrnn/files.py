@@ -9,6 +9,7 @@ import lzma
 import os
 import shutil
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,9 @@ from typing import IO, Any
 from .errors import LightRNNError
 
 BLOCK_BYTES = 1 << 20
+REMEMBERED_BYTES = 1 << 24  # files from this size on are not hashed again until they change
+
+Sources = str | Path | Sequence[str | Path]  # one file, glob or folder, or several
 
 
 def _zst_blocks(path: Path) -> Iterator[bytes]:
@@ -29,15 +33,40 @@ def _zst_blocks(path: Path) -> Iterator[bytes]:
         ) from None
     frame = zstandard.ZstdDecompressor().decompressobj()
     with path.open("rb") as file:
-        while data := file.read(BLOCK_BYTES >> 4):
-            while data:
-                if frame.eof:
-                    frame = zstandard.ZstdDecompressor().decompressobj()
-                if block := frame.decompress(data):
-                    yield block
-                data = frame.unused_data if frame.eof else b""
+        for part in _zst_parts(file):
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            if block := frame.decompress(part):
+                yield block
     if not frame.eof:
         raise EOFError("it ends in the middle of a frame")
+
+
+def _zst_parts(file: IO[bytes]) -> Iterator[bytes]:
+    """A zstandard file part by part (headers, blocks, checksums: RFC 8878), as each unfolds to 128 KiB at most.
+
+    The decompressor gives all that its input holds at once: some thousand times as much, where someone means harm.
+    """
+    while start := file.read(5):
+        if len(start) == 5 and start[1:4] == b"\x2a\x4d\x18":  # a frame to be skipped
+            size = start[4:] + file.read(3)
+            yield start[:4] + size
+            left = int.from_bytes(size, "little")
+            while data := file.read(min(left, BLOCK_BYTES)):
+                yield data
+                left -= len(data)
+            continue
+        flags = start[-1]
+        single = flags >> 5 & 1
+        content_size = (single, 2, 4, 8)[flags >> 6]
+        yield start + file.read((1 - single) + (0, 1, 2, 4)[flags & 3] + content_size)
+        is_last = False
+        while not is_last and (head := file.read(3)):
+            block = int.from_bytes(head, "little")
+            is_last = bool(block & 1)
+            yield head + file.read(1 if block >> 1 & 3 == 1 else block >> 3)  # of a repeated byte there is one
+        if flags >> 2 & 1:
+            yield file.read(4)
 
 
 _OPENERS: dict[str, Callable[[Path], Any]] = {
@@ -47,7 +76,7 @@ _OPENERS: dict[str, Callable[[Path], Any]] = {
 
 
 def read_blocks(source: str | Path) -> Iterator[bytes]:
-    """The (decompressed) bytes of a file, or of stdin for "-", in blocks of at most about a megabyte.
+    """The (decompressed) bytes of a file, or of stdin for "-", in blocks of at most BLOCK_BYTES.
 
     What a pipe holds is given at once, without waiting for more.
     """
@@ -80,10 +109,15 @@ def is_text_shard(path: Path) -> bool:
     return path.is_file() and not path.name.startswith(".") and path.suffix not in {".md", ".json"}
 
 
-def expand(sources: Sequence[str | Path]) -> list[str]:
+def listed(sources: Sources) -> list[str]:
+    """One source, or several, as a list of names."""
+    return [str(sources)] if isinstance(sources, str | Path) else [str(source) for source in sources]
+
+
+def expand(sources: Sources) -> list[str]:
     """Files, globs, folders of shards and "-" as a list of files; each must match something."""
     found: list[str] = []
-    for source in map(str, sources):
+    for source in listed(sources):
         path = Path(source)
         if source == "-" or path.is_file():
             matches = [source]
@@ -102,6 +136,34 @@ def expand(sources: Sequence[str | Path]) -> list[str]:
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def has_sha256(path: Path, digest: str) -> bool:
+    """Whether a file has this digest; a large one is read once for each time of change, and then remembered.
+
+    What is remembered is a line in a small file of the user's cache folder. A file that changed in the last seconds is
+    not remembered, as a clock may give a further change the same time.
+    """
+    found = path.stat()
+    if found.st_size < REMEMBERED_BYTES:
+        return sha256(path) == digest
+    place = path.resolve()
+    line = f"{place} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {digest}"
+    note = _cache_folder() / "verified" / hashlib.sha256(os.fsencode(place)).hexdigest()
+    with contextlib.suppress(OSError):
+        if note.read_bytes() == os.fsencode(line):
+            return True
+    is_same = sha256(path) == digest
+    if is_same and time.time() - max(found.st_mtime, found.st_ctime) > 5:
+        with contextlib.suppress(OSError):
+            note.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(note) as file:
+                file.write(os.fsencode(line))
+    return is_same
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "lightrnn"
 
 
 @contextlib.contextmanager

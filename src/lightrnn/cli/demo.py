@@ -18,9 +18,7 @@ from ..models.sizes import conventional_parameters
 from ..runtime import use_threads
 from ..table.coherence import row_coherence
 from ..table.explorer import rank_rows, row_words
-from ..text import corpus as corpora
-from ..text.corpus import Corpus
-from ..text.presets import PRESETS
+from ..text.corpus import Corpus, prepare
 from ..training import bootstrap
 from . import screen
 from .info import size_table
@@ -56,15 +54,7 @@ def _demo(folder: Path, minutes: float) -> None:
     _heading("1. Prepare: a million words of English novels (ELTeC, public domain)")
     bundled = resources.files("lightrnn") / "data" / "eltec-en-1m"
     with resources.as_file(bundled) as source, screen.counter("words") as progress:
-        files = {split: [str(source / f"{split}.txt.xz")] for split in corpora.SPLITS}
-        corpus = corpora.prepare(
-            files["train"],
-            folder / "data",
-            valid=files["valid"],
-            test=files["test"],
-            rules=PRESETS["aclw"].rules,
-            progress=progress,
-        )
+        corpus = prepare(source, folder / "data", preset="aclw", progress=progress)
     print_statistics(corpus)
 
     recipe = Recipe.load("demo").override({"minutes": minutes})

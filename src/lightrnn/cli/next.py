@@ -13,8 +13,10 @@ from ..errors import LightRNNError
 from ..inference.lm import LM
 from ..inference.loading import load
 from ..runtime import choose_device, use_threads
+from ..text.vocabulary import Unknown
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption
+from .texts import tell_unknown
 
 
 def next_(
@@ -46,6 +48,9 @@ def next_(
         _interact(lm, min(count, 9))
         return
     found = lm.next_words(context, count, prefix)
+    unknown, words = Unknown(lm.vocabulary), lm.vocabulary.rules.split(context)
+    unknown.add(words, lm.vocabulary.encode(words))
+    tell_unknown(unknown)
     if as_json:
         screen.out.print_json(json.dumps([{"word": word, "probability": p} for word, p in found]))
         return

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from ..errors import LightRNNError
-from ..files import expand
 from ..ngram.arpa import RULES, arpa_words, write_arpa
 from ..ngram.kneser_ney import FALLBACK, estimate
-from ..text.corpus import Corpus, read_text
+from ..text.corpus import Corpus, is_data_folder, read_text
 from . import screen
 from .options import JsonOption
 
@@ -40,11 +39,11 @@ def ngram(
     _check_output(out, force)
     begin = time.perf_counter()
     with screen.counter("words") as progress:
-        if len(text) == 1 and (Path(text[0]) / "data.json").exists():
-            corpus = Corpus.load(Path(text[0]))
+        if len(text) == 1 and is_data_folder(text[0]):
+            corpus = Corpus.load(text[0])
             vocabulary, ids = corpus.vocabulary, corpus.split("train")
         else:
-            vocabulary, ids = read_text(expand(text), RULES, progress)
+            vocabulary, ids = read_text(text, RULES, progress)
     arpa_words(vocabulary)  # fails now rather than after the work
     with screen.counter("n-grams") as progress:
         model = estimate(ids, vocabulary, order, progress)

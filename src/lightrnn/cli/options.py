@@ -11,8 +11,9 @@ import typer
 from ..config import Settings, field_choices, option_name
 from ..errors import LightRNNError
 from ..files import read_json
+from ..text.corpus import DATA
 
-OURS = {"data.json": {"format", "vocabulary_digest", "splits"}, "config.json": {"format", "kind", "files"}}
+OURS = {DATA: {"format", "vocabulary_digest", "splits"}, "config.json": {"format", "kind", "files"}}
 
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train` or `lightrnn mix`, or an n-gram file.")

@@ -10,10 +10,11 @@ from ..errors import LightRNNError
 from ..models.checkpoint import load_vocabulary
 from ..models.sizes import human_count
 from ..text import corpus as corpora
-from ..text.presets import PRESETS, Preset, choose_splits, find_preset, find_splits
+from ..text.presets import PRESETS, find_preset
 from ..text.rules import TextRules
 from . import screen
 from .options import ForceOption, JsonOption, check_output
+from .texts import tell_untaught
 
 
 def prepare(
@@ -62,40 +63,35 @@ def prepare(
     """Turn text into a data folder: vocabulary, token ids, statistics.
 
     Words are what white space separates; every line ends a sentence. The text is read once and streamed: memory grows
-    with the vocabulary, not with the text. A single folder that holds train, valid and test files is understood as
-    such. Without --valid, the last 5% of the text is held out.
+    with the vocabulary, not with the text. A word may have 1 MiB (2^20 bytes) at most. A single folder that holds
+    train, valid and test files is understood as such. Without --valid, the last 5% of the text is held out.
 
       lightrnn prepare train.txt.xz --valid valid.txt.xz --test test.txt.xz -o data
       zcat shards/*.gz | lightrnn prepare - --min-count 3 -o data
       lightrnn prepare 1-billion-word-language-modeling-benchmark --preset billionw -o data
     """
-    check_output(out, force, "data.json")
-    chosen = find_preset(preset) if preset is not None else None
+    check_output(out, force, corpora.DATA)
     if vocab is not None and (min_count or max_words):
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
     changes: dict[str, Any] = {"lowercase": lowercase}
     changes |= {name: v for name, v in (("normalize", normalize), ("convention", convention)) if v is not None}
-    rules = TextRules.from_dict((chosen.rules if chosen else TextRules()).to_dict() | changes)
-    layout = chosen.layout if chosen else Preset.layout
-    if chosen is not None and Path(train[0]).is_dir() and find_splits(Path(train[0]), layout) is None:
-        raise LightRNNError(
-            f"{train[0]} is not laid out as --preset {preset} expects ({', '.join(layout)}); "
-            "name the files with TRAIN, --valid and --test"
-        )
-    files = choose_splits(train, valid or [], test or [], layout)
+    rules = TextRules.from_dict(find_preset(preset).rules.to_dict() | changes)
     vocabulary = load_vocabulary(vocab) if vocab is not None and vocab.is_dir() else vocab
     with screen.counter("words") as progress:
         made = corpora.prepare(
-            files[0],
+            train,
             out,
-            valid=files[1],
-            test=files[2],
+            valid=valid or (),
+            test=test or (),
+            preset=preset,
             rules=rules,
-            min_count=min_count or (chosen.min_count if chosen else 1),
+            min_count=min_count,
             max_words=max_words,
             vocabulary=vocabulary,
             progress=progress,
         )
+    if vocab is None:
+        tell_untaught(made)
     if as_json:
         screen.out.print_json(json.dumps(made.info))
         return
@@ -108,7 +104,7 @@ def print_statistics(made: corpora.Corpus) -> None:
             split,
             f"{facts['lines']:,}",
             f"{facts['tokens']:,}",
-            f"{facts['types']:,}",
+            f"{facts['words']:,}",
             f"{facts['unknown_rate']:.2%}",
         ]
         for split, facts in made.info["splits"].items()

@@ -13,9 +13,11 @@ from ..inference.loading import load
 from ..inference.rescoring import Layout, Weights, best_line, ranked_line, read_lists
 from ..inference.rescoring import rescore as rescore_lists
 from ..runtime import choose_device, use_threads
-from ..text.rules import Errors, line_blocks
+from ..text.reading import Errors
+from ..text.vocabulary import Unknown
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice
+from .texts import given_lines, tell_unknown
 
 
 def rescore(
@@ -47,7 +49,7 @@ def rescore(
     prints the words alone. The lists of several files follow each other.
 
     Layout tsv: id, score and text, tabs between (two tabs in a file's first line tell it); consecutive lines of one
-    id are a list. The score is replaced by the total; --best prints id and text.
+    id are a list. The score is replaced by the total; --best prints id and text. A line may have 16 MiB at most.
 
       lightrnn rescore model lists.tsv --lm-weight 0.8 > ranked.tsv
       lightrnn rescore model lists.tsv --best
@@ -68,8 +70,12 @@ def rescore(
     use_threads(threads)
     lm = load(model, device=choose_device(device))
     lists = chain.from_iterable(
-        read_lists(chain.from_iterable(line_blocks(file, cast(Errors, errors))), cast(Layout | None, layout), file)
-        for file in files
+        read_lists(chain.from_iterable(given_lines(file, errors)), cast(Layout | None, layout), file) for file in files
     )
+    unknown = Unknown(lm.vocabulary)
     for ranked in rescore_lists(lm, lists, weights, batch_size=batch_size):
         screen.write(best_line(ranked) if best else "".join(map(ranked_line, ranked)))
+        for entry in ranked:
+            words = lm.vocabulary.rules.split(entry.hypothesis.sentence)
+            unknown.add(words, lm.vocabulary.encode(words))
+    tell_unknown(unknown)

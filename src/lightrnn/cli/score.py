@@ -9,9 +9,12 @@ from ..inference.evaluation import BATCH_SIZE
 from ..inference.loading import load
 from ..inference.scoring import LOG_BASES, FormatName, UnknownWords, make_format, score_lines
 from ..runtime import choose_device, use_threads
-from ..text.rules import Convention, Errors, line_blocks
+from ..text.reading import Errors
+from ..text.rules import Convention
+from ..text.vocabulary import Unknown
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice
+from .texts import given_lines, tell_unknown
 
 
 def score(
@@ -61,7 +64,8 @@ def score(
     srilm: what SRILM's ngram -ppl FILE -debug 2 prints. Unknown words and empty lines are left out, as there.
 
     Words are separated by ASCII white space and shown as the model's text rules leave them. A literal </s> in
-    a line ends a sentence there; a literal <unk> counts as an unknown word.
+    a line ends a sentence there; a literal <unk> counts as an unknown word. A line may have 16 MiB (2^24 bytes) at
+    most.
 
       lightrnn score model test.txt > scores.tsv
       lightrnn score model test.txt --format kenlm | tail -4
@@ -85,8 +89,11 @@ def score(
     use_threads(threads)
     lm = load(model, device=choose_device(device))
     written = make_format(cast(FormatName, format_name), lm, log_base)
-    blocks = line_blocks(file, cast(Errors, errors))
+    blocks, unknown = given_lines(file, errors), Unknown(lm.vocabulary)
     scored = score_lines(lm, blocks, cast(Convention, convention), unknown_words=rule, batch_size=batch_size)
     for lines in scored:
         screen.write("".join(map(written.line, lines)))
+        for line in lines:
+            unknown.add(line.words, line.ids)
     screen.write(written.summary(file))
+    tell_unknown(unknown)

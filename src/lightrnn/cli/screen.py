@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..runtime import Progress
+from ..text.corpus import is_data_folder
 from ..training.bootstrap import Event, Refined, Report, Run
 from ..training.trainer import Batch, Check
 
@@ -94,15 +95,19 @@ def training_screen() -> Iterator[Report]:
         bar = progress.add_task("training", total=1.0, facts="")
         last_line = time.monotonic()
         smooth = 0.0  # nats a word
+        is_gone = False  # the data folder
 
         def report(run: Run, event: Event) -> None:
-            nonlocal last_line, smooth
+            nonlocal last_line, smooth, is_gone
             trainer = run.trainer
             position = trainer.position
             if not isinstance(event, Batch):
                 last_line = time.monotonic()
                 line = _check_line(run, event) if isinstance(event, Check) else _refined_line(run, event)
                 err.print(line, highlight=False)
+                if not is_gone and not is_data_folder(run.corpus.path):
+                    is_gone = True
+                    note(f"note: {run.corpus.path} is gone; the run goes on without it, but could not be resumed")
                 return
             loss = event.nats / event.tokens
             smooth = 0.98 * smooth + 0.02 * loss if smooth else loss

@@ -20,7 +20,7 @@ from ..models.kind import kind_of
 from ..registry import REFINEMENTS
 from ..runtime import choose_device, use_threads
 from ..table.word_table import WordTable
-from ..text.corpus import Corpus
+from ..text.corpus import Corpus, is_data_folder
 from ..text.corpus import prepare as prepare_corpus
 from ..text.presets import choose_splits
 from ..text.vocabulary import Vocabulary
@@ -29,6 +29,7 @@ from ..training.figures import training_figures
 from ..training.starts import Start
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, check_output, with_settings
+from .texts import tell_untaught
 
 DEFAULT_RECIPE = "small"
 
@@ -120,10 +121,10 @@ def _in_place_of_old(out: Path) -> Iterator[None]:
 
 def _resumed(data: Path, out: Path, overrides: dict[str, Any]) -> "partial[bootstrap.Outcome]":
     read_config(out)
-    if (data / "data.json").exists():
+    if is_data_folder(data):
         return partial(bootstrap.resume, Corpus.load(data), out, overrides)
-    corpus = Corpus.load(out / "data") if (out / "data").exists() else None
-    if corpus is None or [Path(f).name for f in choose_splits([str(data)], [], [])[0]] != corpus.files("train"):
+    corpus = Corpus.load(out / "data") if is_data_folder(out / "data") else None
+    if corpus is None or [Path(f).name for f in choose_splits(data)[0]] != corpus.files("train"):
         raise LightRNNError(f"{data} is not the data that {out} was training on; resume with that")
     return partial(bootstrap.resume, corpus, out, overrides)
 
@@ -211,7 +212,7 @@ def _keep_shape(base: RecurrentModel, recipe: Recipe, overrides: dict[str, Any])
 
 def _corpus(data: Path, valid: Path | None, out: Path, vocabulary: Vocabulary | None) -> Corpus:
     """The data folder itself, or one made from text inside the model folder."""
-    if (data / "data.json").exists():
+    if is_data_folder(data):
         if valid is not None:
             raise LightRNNError(f"--valid goes with text; {data} is prepared and has its own validation split")
         corpus = Corpus.load(data)
@@ -221,6 +222,8 @@ def _corpus(data: Path, valid: Path | None, out: Path, vocabulary: Vocabulary | 
                 "itself, or prepare it with --vocab MODEL"
             )
         return corpus
-    train, held_out, test = choose_splits([str(data)], [str(valid)] if valid else [], [])
     with screen.counter("words") as progress:
-        return prepare_corpus(train, out / "data", valid=held_out, test=test, vocabulary=vocabulary, progress=progress)
+        corpus = prepare_corpus(data, out / "data", valid=valid or (), vocabulary=vocabulary, progress=progress)
+    if vocabulary is None:
+        tell_untaught(corpus)
+    return corpus

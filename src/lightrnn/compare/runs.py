@@ -28,9 +28,8 @@ from ..inference.network import NetworkLM
 from ..models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
 from ..ngram.kneser_ney import estimate
 from ..runtime import Progress, choose_device, silent, threads
-from ..text.corpus import SPLITS, Corpus, prepare
-from ..text.presets import Preset, find_preset, find_splits
-from ..text.rules import TextRules
+from ..text.corpus import SPLITS, Corpus, is_data_folder, prepare
+from ..text.presets import find_preset, find_splits
 from ..training import bootstrap
 from .grid import Budget, Cell, CorpusEntry, Grid, slug
 
@@ -78,7 +77,7 @@ class Comparison:
     def check_corpora(self, cells: list[Cell]) -> None:
         """Fail now rather than after hours where a corpus cannot be found."""
         for entry in {cell.corpus.name: cell.corpus for cell in cells}.values():
-            if (self._data(entry) / "data.json").exists():
+            if is_data_folder(self._data(entry)):
                 self.open(entry)
             else:
                 self._text(entry)
@@ -87,18 +86,15 @@ class Comparison:
         """The corpus, prepared if need be; it must be the one that its finished cells were trained on."""
         if entry.name not in self._opened:
             folder = self._data(entry)
-            if not (folder / "data.json").exists():
-                preset, (train, valid, test) = self._text(entry)
+            if not is_data_folder(folder):
+                text = self._text(entry)
                 folder.parent.mkdir(parents=True, exist_ok=True)
-                prepare(
-                    train, folder, valid=valid, test=test, rules=preset.rules, min_count=preset.min_count,
-                    progress=progress,
-                )  # fmt: skip
+                prepare(text, folder, preset=entry.preset, progress=progress)
             corpus = Corpus.load(folder)
             for split in SPLITS:
                 corpus.split(split)
             for facts in self.finished():
-                if facts["corpus"] == entry.name and facts["data"] != _digest(corpus):
+                if facts["corpus"] == entry.name and not corpus.has_digest(facts["data"], *SPLITS):
                     raise LightRNNError(
                         f"{folder} is not the data that the finished cells of {entry.name} in {self.results} were run "
                         "on; put that back, or use another -o"
@@ -143,7 +139,7 @@ class Comparison:
             "seed": cell.seed,
             "recipe": cell.recipe.to_dict() if cell.recipe else {"order": cell.model.order},
             "budget": cell.budget,
-            "data": _digest(corpus),
+            "data": corpus.digest(*SPLITS),
             "train_tokens": len(corpus.split("train")),
             "vocabulary_size": len(corpus.vocabulary),
             **measured,
@@ -261,8 +257,8 @@ class Comparison:
     def _data(self, entry: CorpusEntry) -> Path:
         return entry.data or self.work / "data" / slug(entry.name)
 
-    def _text(self, entry: CorpusEntry) -> tuple[Preset, tuple[list[str], ...]]:
-        """How to prepare a corpus, and its files."""
+    def _text(self, entry: CorpusEntry) -> Path:
+        """The folder of a corpus's text, which must hold all splits."""
         if entry.data is not None:
             raise LightRNNError(
                 f"{entry.data}, the data of the corpus {entry.name!r}, is no folder of lightrnn prepare; "
@@ -273,14 +269,14 @@ class Comparison:
                 f"the corpus {entry.name!r} is to be found in your folder of corpora; set LIGHTRNN_CORPORA to its path"
             )
         folder = self.corpora / str(entry.folder)
-        preset = find_preset(entry.preset) if entry.preset else Preset("", rules=TextRules())
-        splits = find_splits(folder, preset.layout)
+        layout = find_preset(entry.preset).layout
+        splits = find_splits(folder, layout)
         if splits is None or not all(splits):
             raise LightRNNError(
                 f"{folder}, the corpus {entry.name!r}, has no train, valid and test text "
-                f"(looked for {', '.join(preset.layout)}); put them there"
+                f"(looked for {', '.join(layout)}); put them there"
             )
-        return preset, splits
+        return folder
 
 
 def read_cell(path: Path) -> Facts:
@@ -312,13 +308,6 @@ def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogPro
     """(N,): natural logs of the tokens of a split, in the corpus's convention."""
     parts = lm.token_log_probs(corpus.split(split), progress=progress)
     return np.asarray(parts.sum(axis=1, dtype=np.float64), np.float64)
-
-
-def _digest(corpus: Corpus) -> str:
-    """Of everything that a cell's figures depend on; the convention is named where it is not the usual one."""
-    convention = corpus.vocabulary.rules.convention
-    parts = [corpus.vocabulary.digest, *(corpus.info["splits"][split]["sha256"] for split in SPLITS)]
-    return " ".join(parts if convention == "stream" else [*parts, convention])
 
 
 def _curve(lines: list[Facts], before: float) -> tuple[list[Facts], float]:

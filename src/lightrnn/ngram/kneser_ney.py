@@ -22,25 +22,20 @@ All is done by sorting: the n-grams of order n are keys (place of the first n-1 
 of which every position of the text has one.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
+from ..runtime import Progress, silent
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
 from .model import NEVER, Floats, Level, NGram, Places, start_and_size
 
 FALLBACK = (0.5, 1.0, 1.5)
 
-Progress = Callable[[str, int], None]  # (what is being done, n-grams of the order at hand)
 Discounts = tuple[float, float, float]
-
-
-def _silent(_what: str, _amount: int) -> None:
-    pass
 
 
 @dataclass
@@ -52,7 +47,7 @@ class _Counted:
     suffixes: NDArray[np.int32]
 
 
-def estimate(ids: Ids, vocabulary: Vocabulary, order: int = 5, progress: Progress = _silent) -> NGram:
+def estimate(ids: Ids, vocabulary: Vocabulary, order: int = 5, progress: Progress = silent) -> NGram:
     """The model of a token stream in which every sentence ends in eos; its `discounts` are those used."""
     if order < 1:
         raise LightRNNError(f"order (--order) must be at least 1, got {order}")

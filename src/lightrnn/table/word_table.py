@@ -125,10 +125,10 @@ class WordTable:
         return hashlib.sha256(repr(self.shape).encode() + self.codes.tobytes()).hexdigest()
 
     @classmethod
-    def read(cls, path: Path, vocabulary: Vocabulary) -> "WordTable":
+    def read(cls, path: str | Path, vocabulary: Vocabulary) -> "WordTable":
         """A table file for this vocabulary; its lines may be in any order."""
         try:
-            return cls.parse(path.read_bytes(), str(path), vocabulary)
+            return cls.parse(Path(path).read_bytes(), str(path), vocabulary)
         except OSError as error:
             raise LightRNNError(f"cannot read the table {path}: {error.strerror or error}") from None
 

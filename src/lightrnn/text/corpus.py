@@ -1,36 +1,36 @@
 """The token stream on disk: `prepare` makes a data folder from text, `Corpus` reads it.
 
-A data folder holds vocab.tsv (word, tab, count), train.npy, valid.npy and test.npy (int32 token ids, memory-mapped)
-and data.json (text rules, counts, out-of-vocabulary rates, hashes). The text is read once, so it may be a pipe:
-words get provisional ids in order of appearance, which are renumbered in place when the vocabulary is known.
-Memory grows with the number of different words, not with the length of the text.
+A data folder holds vocab.tsv (word, tab, count), train.npy, valid.npy and test.npy (int32 token ids, memory-mapped if
+they are large) and data.json (text rules, counts, out-of-vocabulary rates, hashes). The text is read once, so it may
+be a pipe: words get provisional ids in order of appearance, which are renumbered in place when the vocabulary is
+known. Memory grows with the number of different words, not with the length of the text.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, cast, get_args
 
 import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from ..files import atomic_folder, read_json, sha256, write_json
-from .rules import TextRules, word_blocks
+from ..files import Sources, atomic_folder, expand, has_sha256, read_json, sha256, write_json
+from ..runtime import Progress, silent
+from .presets import choose_splits, find_preset
+from .reading import word_blocks
+from .rules import Convention, TextRules
 from .vocabulary import Vocabulary
 
+DATA = "data.json"
 DATA_FORMAT = 1
 SPLITS = ("train", "valid", "test")
 CHUNK = 1 << 22  # token ids handled at once when streaming over a file of them
+MAPPED_BYTES = 1 << 24  # files of ids from this size on are mapped, smaller ones are read
 HELD_OUT_SHARE = 0.05
-
-Progress = Callable[[str, int], None]  # (what is being done, tokens so far)
-
-
-def _silent(_what: str, _tokens: int) -> None:
-    pass
 
 
 class _Provisional(dict[bytes, int]):
@@ -135,32 +135,43 @@ def choose_vocabulary(
     return Vocabulary([words[i] for i in order[resorted]], kept_counts[resorted], rules)
 
 
+def is_data_folder(path: str | Path) -> bool:
+    """Whether this is a folder of `prepare`, whole or damaged."""
+    return (Path(path) / DATA).is_file()
+
+
 def prepare(
-    train: Sequence[str],
-    out: Path,
+    train: Sources,
+    out: str | Path,
     *,
-    valid: Sequence[str] = (),
-    test: Sequence[str] = (),
+    valid: Sources = (),
+    test: Sources = (),
+    preset: str | None = None,
     rules: TextRules | None = None,
-    min_count: int = 1,
+    min_count: int | None = None,
     max_words: int | None = None,
-    vocabulary: Vocabulary | Path | None = None,
-    progress: Progress = _silent,
+    vocabulary: Vocabulary | str | Path | None = None,
+    progress: Progress = silent,
 ) -> "Corpus":
     """Make the data folder `out` from text files; it appears when it is complete, or not at all.
 
-    The vocabulary comes from the training text alone, by `min_count` and `max_words`, or is given: a Vocabulary
-    (a trained model's) or a word list file. Without `valid` the last 5% of the training text is held out, and does
-    not count towards the vocabulary.
+    Texts are files, globs, folders of shards, or one corpus folder that holds all splits. Rules and `min_count` are
+    the preset's unless given. The vocabulary comes from the training text alone, by `min_count` and `max_words`, or is
+    given: a Vocabulary (a trained model's) or a word list file. Without `valid` the last 5% of the training text is
+    held out, and does not count towards the vocabulary.
     """
-    rules = vocabulary.rules if isinstance(vocabulary, Vocabulary) else rules or TextRules()
+    chosen_preset = find_preset(preset)
+    sources = dict(zip(SPLITS, choose_splits(train, valid, test, chosen_preset), strict=True))
+    rules = vocabulary.rules if isinstance(vocabulary, Vocabulary) else rules or chosen_preset.rules
+    min_count = chosen_preset.min_count if min_count is None else min_count
+    out = Path(out)
     with atomic_folder(out) as folder:
         seen = _Provisional()
-        length = _write_ids(folder / "train.npy", _provisional_ids(train, rules, seen, progress))
+        length = _write_ids(folder / "train.npy", _provisional_ids(sources["train"], rules, seen, progress))
         if length <= 1:
-            raise LightRNNError(f"the training text {', '.join(train)} is empty; give a text with words in it")
+            raise _empty("training text", sources["train"])
         provisional = [folder / "train.npy"]
-        if not valid:
+        if not sources["valid"]:
             cut = _cut_point(folder / "train.npy", length, seen[rules.eos.encode()])
             _write_ids(folder / "valid.npy", _id_chunks(folder / "train.npy", cut))
             _cut_ids(folder / "train.npy", cut)
@@ -175,35 +186,36 @@ def prepare(
         with (folder / "vocab.tsv").open("wb") as file:
             chosen.write(file)
 
-        for split, sources in (("valid", valid), ("test", test)):
-            if sources:
-                blocks = (chosen.encode_bytes(words) for source in sources for words in word_blocks(source, rules))
+        for split, what in (("valid", "validation text"), ("test", "test text")):
+            if files := sources[split]:
+                blocks = (chosen.encode_bytes(words) for file in files for words in word_blocks(file, rules))
                 if _write_ids(folder / f"{split}.npy", blocks) == 0:
-                    what = "validation" if split == "valid" else split
-                    raise LightRNNError(f"the {what} text {', '.join(sources)} is empty; give a text with words in it")
-        write_json(folder / "data.json", _describe(folder, chosen, train, valid, test))
-    return Corpus.load(out)
+                    raise _empty(what, files)
+        write_json(folder / DATA, _describe(folder, chosen, sources))
+    return Corpus.load(out, verify=False)
+
+
+def _empty(what: str, files: Sequence[str]) -> LightRNNError:
+    return LightRNNError(f"the {what} {', '.join(files)} is empty; give a text with words in it")
 
 
 def _provisional_ids(
-    sources: Sequence[str], rules: TextRules, seen: _Provisional, progress: Progress
+    files: Sequence[str], rules: TextRules, seen: _Provisional, progress: Progress
 ) -> Iterator[NDArray[np.int32]]:
     tokens = 0
-    for source in sources:
-        for words in word_blocks(source, rules):
+    for file in files:
+        for words in word_blocks(file, rules):
             yield np.fromiter(map(seen.__getitem__, words), np.int32, len(words))
             tokens += len(words)
             progress("reading", tokens)
 
 
-def read_text(
-    sources: Sequence[str], rules: TextRules, progress: Progress = _silent
-) -> tuple[Vocabulary, NDArray[np.int32]]:
+def read_text(sources: Sources, rules: TextRules, progress: Progress = silent) -> tuple[Vocabulary, NDArray[np.int32]]:
     """All words of some text files as a vocabulary, and the token stream, in memory and without a data folder."""
-    seen = _Provisional()
-    blocks = list(_provisional_ids(sources, rules, seen, progress))
+    seen, files = _Provisional(), expand(sources)
+    blocks = list(_provisional_ids(files, rules, seen, progress))
     if sum(map(len, blocks)) <= 1:
-        raise LightRNNError(f"the text {', '.join(sources)} is empty; give a text with words in it")
+        raise _empty("text", files)
     ids = np.concatenate(blocks)
     words = [word.decode() for word in seen]
     vocabulary = choose_vocabulary(words, np.bincount(ids, minlength=len(words)), rules)
@@ -229,7 +241,7 @@ def _cut_point(path: Path, length: int, eos: int) -> int:
 
 
 def _vocabulary(
-    given: Vocabulary | Path | None,
+    given: Vocabulary | str | Path | None,
     words: Sequence[str],
     counts: NDArray[np.int64],
     rules: TextRules,
@@ -238,16 +250,16 @@ def _vocabulary(
 ) -> Vocabulary:
     if given is None:
         return choose_vocabulary(words, counts, rules, min_count, max_words)
-    if isinstance(given, Path):
+    if not isinstance(given, Vocabulary):
         given = Vocabulary.read(given, rules)
     known = np.zeros(len(given), np.int64)
     np.add.at(known, given.encode(words), counts)
     return Vocabulary(given.words, known, rules)
 
 
-def _describe(folder: Path, vocabulary: Vocabulary, *sources: Sequence[str]) -> dict[str, Any]:
+def _describe(folder: Path, vocabulary: Vocabulary, sources: dict[str, list[str]]) -> dict[str, Any]:
     splits = {}
-    for split, files in zip(SPLITS, sources, strict=True):
+    for split, files in sources.items():
         path = folder / f"{split}.npy"
         if path.exists():
             counts = _bincount(path, len(vocabulary))
@@ -256,7 +268,7 @@ def _describe(folder: Path, vocabulary: Vocabulary, *sources: Sequence[str]) -> 
                 "files": [Path(file).name for file in files],
                 "tokens": tokens,
                 "lines": int(counts[vocabulary.eos_id]),
-                "types": int(np.count_nonzero(counts)),
+                "words": int(np.count_nonzero(counts)),
                 "unknown": int(counts[vocabulary.unk_id]),
                 "unknown_rate": float(counts[vocabulary.unk_id] / tokens),
                 "sha256": sha256(path),
@@ -280,11 +292,19 @@ class Corpus:
     info: dict[str, Any]
 
     @classmethod
-    def load(cls, path: Path) -> "Corpus":
-        info = read_json(path / "data.json")
+    def load(cls, path: str | Path, *, verify: bool = True) -> "Corpus":
+        """Open a data folder; a file that is not the one that data.json describes is refused, by its SHA-256.
+
+        verify: False leaves the ids unchecked, for who has just hashed them.
+        """
+        path = Path(path)
+        info = read_json(path / DATA)
         kinds = (("format", int), ("rules", dict), ("vocabulary_digest", str), ("splits", dict))
-        if any(not isinstance(info.get(key), kind) for key, kind in kinds):
-            raise LightRNNError(f"{path / 'data.json'} does not describe lightrnn data; prepare the text again")
+        if any(not isinstance(info.get(key), kind) for key, kind in kinds) or not all(
+            isinstance(facts, dict) and {"tokens", "unknown", "sha256"} <= facts.keys()
+            for facts in info["splits"].values()
+        ):
+            raise LightRNNError(f"{path / DATA} does not describe lightrnn data; prepare the text again")
         if info["format"] > DATA_FORMAT:
             raise LightRNNError(
                 f"{path} was prepared by a newer lightrnn (data format {info['format']}, this one {DATA_FORMAT}); "
@@ -299,23 +319,14 @@ class Corpus:
             raise LightRNNError(f"{path / 'vocab.tsv'} is not the one this data was made with; prepare the text again")
         splits = {}
         for split, facts in info["splits"].items():
-            try:
-                ids = np.load(path / f"{split}.npy", mmap_mode="r")
-            except (OSError, ValueError, EOFError) as error:
-                raise LightRNNError(f"cannot read {path / split}.npy ({error}); prepare the text again") from None
-            if len(ids) != facts["tokens"]:
-                raise LightRNNError(
-                    f"{path / split}.npy holds {len(ids):,} tokens where data.json says {facts['tokens']:,}; "
-                    "prepare the text again"
-                )
-            if any(chunk.min() < 0 or chunk.max() >= len(vocabulary) for chunk in _id_chunks(path / f"{split}.npy")):
-                raise LightRNNError(f"{path / split}.npy holds ids outside the vocabulary; prepare the text again")
-            splits[split] = ids
+            if "types" in facts:  # as version 0.1.0 called them
+                facts["words"] = facts.pop("types")
+            splits[split] = _load_ids(path / f"{split}.npy", facts, verify)
         return cls(path, vocabulary, splits, info)
 
     def files(self, name: str) -> list[str]:
         """The names of the files that a split was made from."""
-        return list(self.info["splits"][name]["files"])
+        return list(self._facts(name)["files"])
 
     def split(self, name: str) -> NDArray[np.int32]:
         if name not in self.splits:
@@ -323,3 +334,50 @@ class Corpus:
                 f"{self.path} has no {name} split, only {', '.join(self.splits)}; name one of these or prepare it"
             )
         return self.splits[name]
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        self.split(name)
+        return cast(dict[str, Any], self.info["splits"][name])
+
+    @property
+    def untaught(self) -> list[str]:
+        """The splits with unknown words, where the training text has none to learn from."""
+        unknown = {name: self._facts(name)["unknown"] for name in self.splits}
+        return [] if unknown["train"] else [name for name, count in unknown.items() if count]
+
+    def digest(self, *splits: str) -> str:
+        """Of all that figures made with these splits depend on: the convention, the words and rules, the ids."""
+        hashes = (self._facts(name)["sha256"] for name in splits)
+        return " ".join([self.vocabulary.rules.convention, self.vocabulary.digest, *hashes])
+
+    def has_digest(self, digest: str, *splits: str) -> bool:
+        """Whether it is this data that `digest` was taken of; version 0.1.0 left a convention of "stream" out in
+        places, and wrote "sentence" last."""
+        parts = digest.split()
+        named = [part for part in parts if part in get_args(Convention)] or ["stream"]
+        return " ".join(named + [part for part in parts if part not in named]) == self.digest(*splits)
+
+    def check(self) -> None:
+        """Refuse to go on with a mapped file that has shrunk: reading what is gone would end the process."""
+        for name, ids in self.splits.items():
+            if isinstance(ids.base, mmap) and ids.base.size() < len(ids.base):
+                raise LightRNNError(
+                    f"{self.path / name}.npy was cut to {ids.base.size():,} bytes while it was being read; "
+                    "put it back, or prepare the text again"
+                )
+
+
+def _load_ids(path: Path, facts: dict[str, Any], verify: bool) -> NDArray[np.int32]:
+    try:
+        ids = np.load(path, mmap_mode="r" if path.stat().st_size >= MAPPED_BYTES else None)
+        ids.setflags(write=False)
+        is_same = not verify or has_sha256(path, facts["sha256"])
+    except (OSError, ValueError, EOFError) as error:
+        raise LightRNNError(f"cannot read {path} ({error}); prepare the text again") from None
+    if ids.shape != (facts["tokens"],):
+        raise LightRNNError(
+            f"{path} holds {ids.size:,} tokens where {DATA} says {facts['tokens']:,}; prepare the text again"
+        )
+    if not is_same:
+        raise LightRNNError(f"{path} is damaged: its SHA-256 is not the one in {DATA}; prepare the text again")
+    return cast(NDArray[np.int32], ids)

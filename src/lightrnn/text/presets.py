@@ -1,11 +1,10 @@
 """The conventions of known corpora: text rules, vocabulary cut-off, and where a release keeps its splits."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import LightRNNError
-from ..files import expand, is_text_shard
+from ..files import Sources, expand, is_text_shard, listed
 from .rules import TextRules
 
 
@@ -16,30 +15,39 @@ class Preset:
     layout: for each split a glob inside the corpus's folder, tried when one folder is all that is given.
     """
 
+    name: str
     about: str
     rules: TextRules = field(default_factory=lambda: TextRules(normalize="none"))
     min_count: int = 1
     layout: tuple[str, str, str] = ("*train*", "*valid*|*dev*", "*test*")
 
 
+PLAIN = Preset("", "any other text", rules=TextRules())
 PRESETS: dict[str, Preset] = {
-    "ptb": Preset("Penn Treebank as prepared by Mikolov: 10,000 words, rare ones already <unk>"),
-    "wikitext": Preset("WikiText-2 and -103: <unk> in the text, empty lines count as one </s> each"),
-    "aclw": Preset("ACLW 2013 as prepared by Kim et al. 2015: train.txt, valid.txt, test.txt; singletons <unk>"),
-    "billionw": Preset(
-        "One Billion Words: words under 3 occurrences are <UNK>, each sentence scored afresh after <S>",
-        rules=TextRules(normalize="none", eos="</S>", unk="<UNK>", bos="<S>", convention="sentence"),
-        min_count=3,
-        layout=(
-            "training-monolingual.tokenized.shuffled/news.en-*-of-00100*",
-            "heldout-monolingual.tokenized.shuffled/news.en.heldout-00001-of-00050*",
-            "heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050*",
+    preset.name: preset
+    for preset in (
+        Preset("ptb", "Penn Treebank as prepared by Mikolov: 10,000 words, rare ones already <unk>"),
+        Preset("wikitext", "WikiText-2 and -103: <unk> in the text, empty lines count as one </s> each"),
+        Preset("aclw", "ACLW 2013 as prepared by Kim et al. 2015: train.txt, valid.txt, test.txt; singletons <unk>"),
+        Preset(
+            "billionw",
+            "One Billion Words: words under 3 occurrences are <UNK>, each sentence scored afresh after <S>",
+            rules=TextRules(normalize="none", eos="</S>", unk="<UNK>", bos="<S>", convention="sentence"),
+            min_count=3,
+            layout=(
+                "training-monolingual.tokenized.shuffled/news.en-*-of-00100*",
+                "heldout-monolingual.tokenized.shuffled/news.en.heldout-00001-of-00050*",
+                "heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050*",
+            ),
         ),
-    ),
+    )
 }
 
 
-def find_preset(name: str) -> Preset:
+def find_preset(name: str | None) -> Preset:
+    """A preset by its name; without one, the rules for any text."""
+    if name is None:
+        return PLAIN
     if name not in PRESETS:
         known = "; ".join(f"{key} ({preset.about})" for key, preset in PRESETS.items())
         raise LightRNNError(f"there is no preset {name!r}; known are {known}")
@@ -60,15 +68,18 @@ def find_splits(folder: Path, layout: tuple[str, str, str] = Preset.layout) -> t
 
 
 def choose_splits(
-    train: Sequence[str],
-    valid: Sequence[str],
-    test: Sequence[str],
-    layout: tuple[str, str, str] = Preset.layout,
+    train: Sources, valid: Sources = (), test: Sources = (), preset: Preset = PLAIN
 ) -> tuple[list[str], ...]:
     """The files of each split: those named, and where one corpus folder is given, those that lie in it."""
-    folder = Path(train[0])
-    found = find_splits(folder, layout) if len(train) == 1 and folder.is_dir() else None
-    if found and not (valid or found[1]):
+    sources = listed(train)
+    folder = Path(sources[0]) if len(sources) == 1 and Path(sources[0]).is_dir() else None
+    found = find_splits(folder, preset.layout) if folder else None
+    if folder and not found and preset is not PLAIN:
+        raise LightRNNError(
+            f"{folder} is not laid out as --preset {preset.name} expects ({', '.join(preset.layout)}); "
+            "name the files with TRAIN, --valid and --test"
+        )
+    if found and not (listed(valid) or found[1]):
         raise LightRNNError(f"{folder} has a training and a test text but no validation text; add --valid FILE")
-    own = found or (expand(train), [], [])
-    return (own[0], expand(valid) if valid else own[1], expand(test) if test else own[2])
+    in_train, in_valid, in_test = found or (expand(sources), [], [])
+    return in_train, expand(valid) or in_valid, expand(test) or in_test

@@ -1,21 +1,17 @@
-"""Text: from bytes to words, by rules that are stored with every data folder and model.
+"""The rules by which text becomes words, stored with every data folder and model.
 
 Words are separated by ASCII white space, as in KenLM; every line, empty ones included, ends in one end-of-sentence
 word. The same rules apply when a model scores text later.
 """
 
 import unicodedata
-from codecs import BOM_UTF8
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast, get_args
 
 from ..errors import LightRNNError
-from ..files import read_blocks
 
 Normalize = Literal["none", "nfc", "nfkc"]
 Convention = Literal["stream", "sentence"]
-Errors = Literal["strict", "replace"]
 
 
 @dataclass(frozen=True)
@@ -60,82 +56,20 @@ class TextRules:
         except TypeError as error:
             raise LightRNNError(f"unknown text rule: {error}; was this written by a newer lightrnn?") from None
 
-    def clean(self, text: str) -> str:
-        """Normalise and fold case."""
+    def fold(self, text: str) -> str:
+        """Normalise and fold case; text that needs neither is given back itself."""
         if self.normalize != "none" and not text.isascii():
             text = unicodedata.normalize(cast(Literal["NFC", "NFKC"], self.normalize.upper()), text)
         return text.lower() if self.lowercase else text
 
+    def clean(self, text: str) -> str:
+        """The same for what a person or program gave, which may not be text at all."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise LightRNNError(f"{text[:60]!r} holds bytes that are not UTF-8; give text in UTF-8") from None
+        return self.fold(text)
+
     def split(self, text: str) -> list[str]:
         """The words of one piece of text, without sentence ends."""
         return [word.decode() for word in self.clean(text).encode().split()]
-
-
-def line_blocks(source: str, errors: Errors = "strict") -> Iterator[list[str]]:
-    """The lines of a file without their newlines, as many at a time as are there: a pipe's are not waited for.
-
-    Bytes that are not UTF-8 are an error, after the lines before them were given, or become U+FFFD ("replace").
-    """
-    number = 1  # of the next line
-    begun: list[bytes] = []  # pieces of a line whose end is not there yet
-    for block in read_blocks(source):
-        whole, newline, rest = block.rpartition(b"\n")
-        if newline:
-            lines = b"".join([*begun, whole]).split(b"\n")
-            yield from _decoded(lines, source, number, errors)
-            number += len(lines)
-            begun = []
-        if rest:
-            begun.append(rest)
-    if begun:
-        yield from _decoded([b"".join(begun)], source, number, errors)
-
-
-def _decoded(lines: list[bytes], source: str, number: int, errors: Errors) -> Iterator[list[str]]:
-    decoded: list[str] = []
-    if number == 1:
-        lines[0] = lines[0].removeprefix(BOM_UTF8)
-    for offset, line in enumerate(lines):
-        try:
-            decoded.append(line.decode("utf-8", errors))
-        except UnicodeDecodeError as error:
-            yield decoded
-            raise LightRNNError(
-                f"{source} line {number + offset} is not UTF-8: byte 0x{line[error.start]:02x}; "
-                "convert it first, for instance with iconv, or use --errors replace"
-            ) from None
-    yield decoded
-
-
-def word_blocks(source: str, rules: TextRules) -> Iterator[list[bytes]]:
-    """The words of a file as UTF-8 bytes, eos after each line, in lists of some 200,000 words.
-
-    Memory is bounded by the block, however long the file or its lines. A last line without a newline is closed too.
-    """
-    line_end = f" {rules.eos} ".encode()
-    offset = 0  # of `rest` in the file
-    rest = b""
-    last = b"\n"
-    for block in read_blocks(source):
-        data = rest + (block.removeprefix(BOM_UTF8) if offset == 0 and not rest else block)
-        cut = max(data.rfind(b"\n"), data.rfind(b" ")) + 1
-        whole, rest = data[:cut], data[cut:]
-        yield _words(whole, rules, line_end, source, offset)
-        offset += len(whole)
-        last = data[-1:]
-    if last != b"\n":
-        yield _words(rest + b"\n", rules, line_end, source, offset)
-
-
-def _words(data: bytes, rules: TextRules, line_end: bytes, source: str, offset: int) -> list[bytes]:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise LightRNNError(
-            f"{source} is not UTF-8: byte 0x{data[error.start]:02x} at offset {offset + error.start:,}; "
-            "convert it first, for instance with iconv"
-        ) from None
-    cleaned = rules.clean(text)
-    if cleaned is not text:
-        data = cleaned.encode()
-    return data.replace(b"\n", line_end).split()

@@ -3,7 +3,9 @@
 import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -11,7 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from .rules import TextRules, word_blocks
+from ..files import Sources, expand
+from .reading import line_blocks, word_blocks
+from .rules import TextRules
+
+NOTABLE = 0.05  # share of unknown words in a text above which a person should be told
 
 
 class Vocabulary:
@@ -73,6 +79,11 @@ class Vocabulary:
         return hashlib.sha256("\n".join([*self.words, repr(sorted(rules.items()))]).encode()).hexdigest()
 
     @property
+    def never_saw_unknown(self) -> bool:
+        """Whether the training text had no unknown word, so that a network cannot know what to make of one."""
+        return bool(self.counts.sum() > 0 and self.counts[self.unk_id] == 0)
+
+    @property
     def fingerprint(self) -> str:
         """The digest, with the counts."""
         return hashlib.sha256(self.digest.encode() + self.counts.tobytes()).hexdigest()
@@ -85,10 +96,17 @@ class Vocabulary:
         get, unk = self._ids_of_bytes.get, self.unk_id
         return np.fromiter((get(word, unk) for word in words), np.int32, len(words))
 
-    def encode_files(self, sources: Iterable[str]) -> NDArray[np.int32]:
-        """The token stream of text files under this vocabulary's rules, eos after each line."""
-        blocks = [self.encode_bytes(b) for source in sources for b in word_blocks(source, self.rules)]
-        return np.concatenate(blocks) if blocks else np.zeros(0, np.int32)
+    def encode_files(self, sources: Sources, unknown: "Unknown | None" = None) -> NDArray[np.int32]:
+        """The token stream of text files under this vocabulary's rules, eos after each line.
+
+        Words that are not in the vocabulary are added to `unknown`, if given.
+        """
+        blocks = [np.zeros(0, np.int32)]
+        for words in chain.from_iterable(word_blocks(source, self.rules) for source in expand(sources)):
+            blocks.append(self.encode_bytes(words))
+            if unknown is not None:
+                unknown.add(words, blocks[-1])
+        return np.concatenate(blocks)
 
     def write(self, file: IO[bytes]) -> None:
         """One line a word: the word, a tab, its count."""
@@ -97,17 +115,20 @@ class Vocabulary:
 
     @classmethod
     def parse(cls, data: bytes, name: str, rules: TextRules) -> "Vocabulary":
-        """What `write` wrote, or any list of words, one a line, optionally followed by a tab and a count (else 0)."""
-        words, counts = _parse_words(data, name)
-        return cls(words, counts, rules)
+        """What `write` wrote; `name` is for the errors."""
+        try:
+            lines = data.decode().removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise LightRNNError(f"{name} is not UTF-8 at offset {error.start:,}") from None
+        return cls(*_parse_words(lines, name), rules)
 
     @classmethod
-    def read(cls, path: Path, rules: TextRules) -> "Vocabulary":
-        """A word list given by a person: words that the rules would change are refused, missing specials added."""
-        try:
-            words, counts = _parse_words(path.read_bytes(), str(path))
-        except OSError as error:
-            raise LightRNNError(f"cannot read the vocabulary {path}: {error.strerror or error}") from None
+    def read(cls, path: str | Path, rules: TextRules) -> "Vocabulary":
+        """A list of words given by a person, one a line, optionally followed by a tab and a count (else 0).
+
+        Words that the rules would change are refused, missing specials added.
+        """
+        words, counts = _parse_words(chain.from_iterable(line_blocks(path)), str(path))
         for number, word in enumerate(words, 1):
             if word not in rules.specials and rules.clean(word) != word:
                 raise LightRNNError(
@@ -119,19 +140,50 @@ class Vocabulary:
         return cls([*words, *added], np.concatenate([counts, np.zeros(len(added), np.int64)]), rules)
 
 
-def _parse_words(data: bytes, path: str) -> tuple[list[str], NDArray[np.int64]]:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise LightRNNError(f"the vocabulary {path} is not UTF-8 at offset {error.start:,}") from None
+@dataclass
+class Unknown:
+    """What a vocabulary does not know of a text: counts of its tokens, sentence ends left out, that grow as it is read.
+
+    An unk that the text itself has is not counted: whoever put it there knew.
+    """
+
+    vocabulary: Vocabulary
+    tokens: int = 0
+    unknown: int = 0
+    known_in_lower_case: int = 0  # of the unknown ones, those that would be known
+
+    def add(self, words: Sequence[str] | Sequence[bytes], ids: NDArray[np.int32]) -> None:
+        """Some words and their ids; where there is a sentence end after the words, its id may be there alone."""
+        self.tokens += int((ids != self.vocabulary.eos_id).sum())
+        for place in np.flatnonzero(ids == self.vocabulary.unk_id).tolist():
+            given = words[place]
+            word = given.decode() if isinstance(given, bytes) else given
+            if word != self.vocabulary.rules.unk:
+                self.unknown += 1
+                self.known_in_lower_case += word.lower() in self.vocabulary
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether a person should be told."""
+        return self.unknown > NOTABLE * self.tokens
+
+    @property
+    def is_capitals(self) -> bool:
+        """Whether lower case would make most of them known."""
+        return 2 * self.known_in_lower_case > self.unknown
+
+
+def _parse_words(lines: Iterable[str], name: str) -> tuple[list[str], NDArray[np.int64]]:
     words: list[str] = []
     counts: list[int] = []
-    for number, line in enumerate(text.replace("\r\n", "\n").removesuffix("\n").split("\n"), 1):
-        word, _, count = line.partition("\t")
+    for number, line in enumerate(lines, 1):
+        word, _, count = line.removesuffix("\r").partition("\t")
         if word.encode().split() != [word.encode()] or not (count == "" or (count.isdecimal() and len(count) < 19)):
-            raise LightRNNError(f"{path} line {number}: expected a word, or word-tab-count, got {line[:60]!r}")
+            raise LightRNNError(f"{name} line {number}: expected a word, or word-tab-count, got {line[:60]!r}")
         words.append(word)
         counts.append(int(count or 0))
+    if not words:
+        raise LightRNNError(f"{name} line 1: expected a word, or word-tab-count, got the end of the file")
     return words, np.array(counts, dtype=np.int64)
 
 

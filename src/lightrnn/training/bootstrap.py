@@ -105,9 +105,9 @@ def train(
     else:
         if start is None:
             begin = time.perf_counter()
-            start = choose_start(
-                recipe.bootstrap, corpus.split("train"), corpus.vocabulary, recipe.model, seed, progress
-            )
+            watched = _watching(corpus, progress)
+            text = corpus.split("train")
+            start = choose_start(recipe.bootstrap, text, corpus.vocabulary, recipe.model, seed, watched)
             start_seconds = time.perf_counter() - begin
         model = build(recipe.model, corpus.vocabulary, start.table if start else None, seed)
         model.reset(recipe.training.weight_init, recipe.bootstrap.forget_bias)
@@ -134,7 +134,7 @@ def resume(
 ) -> Outcome:
     """Go on with the run in `folder`, to the same bytes as if it had never stopped; `budget` may change its length."""
     tensors, facts = load_training(folder)
-    if facts["data"] != _data_digest(corpus):
+    if not corpus.has_digest(facts["data"], "train", "valid"):
         raise LightRNNError(f"{corpus.path} is not the data that {folder} was training on; resume with that")
     recipe = Recipe.from_dict(facts["recipe"], str(folder / TRAINING))
     settled = {name: value for section in recipe.to_dict().values() for name, value in section.items()}
@@ -180,6 +180,7 @@ def _bootstrap(run: Run, report: Report, progress: Progress, should_stop: Callab
                 saved = time.monotonic()
             if stopping:
                 return Outcome(run.best_perplexity, "interrupted", interrupted=True)
+            run.corpus.check()
         if run.round >= run.recipe.bootstrap.refinements or _time_is_up(run):
             return Outcome(run.best_perplexity, run.trainer.stop_reason, interrupted=False)
         refined = _refine(run, progress)
@@ -195,7 +196,8 @@ def _refine(run: Run, progress: Progress) -> Refined:
     torch.manual_seed(seed)
     before = evaluate(old.model.eval(), old.valid, vocabulary).perplexity
     trained = cast(LightRNN, old.model)
-    found = refine(trained, old.train, vocabulary, config, seed=seed, progress=progress)
+    watched = _watching(run.corpus, progress)
+    found = refine(trained, old.train, vocabulary, config, seed=seed, progress=watched)
     model = carried_over(trained, found.table, vocabulary.counts).eval()
     after = evaluate(model, old.valid, vocabulary).perplexity
     if REFINEMENTS[config.refine].restarts:
@@ -207,6 +209,16 @@ def _refine(run: Run, progress: Progress) -> Refined:
     run.refinement_seconds += found.seconds
     run.trainer = _trainer(model, run.recipe, run.corpus, run.round, run.spent)
     return Refined(found, before, after, found.seconds / run.seconds)
+
+
+def _watching(corpus: Corpus, progress: Progress) -> Progress:
+    """Look after the text while something that reports how far it got reads it."""
+
+    def checked(what: str, done: int = 0, total: int = 0, /) -> None:
+        progress(what, done, total)
+        corpus.check()
+
+    return checked
 
 
 def _time_is_up(run: Run) -> bool:
@@ -242,13 +254,6 @@ def check_rounds(recipe: Recipe) -> None:
         )
 
 
-def _data_digest(corpus: Corpus) -> str:
-    splits, vocabulary = corpus.info["splits"], corpus.vocabulary
-    return " ".join(
-        (vocabulary.rules.convention, vocabulary.digest, splits["train"]["sha256"], splits["valid"]["sha256"])
-    )
-
-
 def _steps(run: Run) -> int:
     """Mini-batches over all rounds, which is what TensorBoard's axis shows."""
     per_batch = run.recipe.training.batch_size * run.recipe.training.window
@@ -280,7 +285,7 @@ def _save(run: Run) -> None:
         "position": asdict(run.trainer.position),
         **{name: getattr(run, name) for name in KEPT},
         "table_shape": list(model.table.shape) if model.table else None,
-        "data": _data_digest(run.corpus),
+        "data": run.corpus.digest("train", "valid"),
         "metrics_bytes": (run.folder / METRICS).stat().st_size,
     }
     save_training(run.folder, run.trainer.tensors(), facts)
