@@ -33,6 +33,7 @@ from lightrnn.models.sizes import opponent_parameters
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap
+from lightrnn.training.refinement import Tell
 
 CPU = torch.device("cpu")
 WALL_CLOCK = ("words_per_second", "training_seconds", "start_table_seconds", "refinement_seconds", "refinement_share")
@@ -226,7 +227,7 @@ from lightrnn.cli import main, screen
 @contextlib.contextmanager
 def deadly():
     events = itertools.count(1)
-    yield lambda run, event: next(events) == 60 and os.kill(os.getpid(), signal.SIGKILL)
+    yield lambda run, event: next(events) == 60 and os.kill(os.getpid(), signal.SIGKILL), lambda message: None
 
 screen.training_screen = deadly
 main()
@@ -251,14 +252,14 @@ def test_control_c_saves_and_tells_how_to_go_on(
     seen = 0
 
     @contextmanager
-    def impatient() -> Iterator[bootstrap.Report]:
+    def impatient() -> Iterator[tuple[bootstrap.Report, Tell]]:
         def report(run: bootstrap.Run, event: bootstrap.Event) -> None:
             nonlocal seen
             seen += 1
             if seen in (7, 50):
                 os.kill(os.getpid(), signal.SIGINT)
 
-        yield report
+        yield report, lambda message: None
 
     monkeypatch.setattr(screen, "training_screen", impatient)
     for events in (7, 50):

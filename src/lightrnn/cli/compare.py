@@ -164,8 +164,8 @@ def _run(comparison: Comparison, cell: Cell) -> None:
     with screen.counter("words") as progress:
         comparison.open(cell.corpus, progress)
     if cell.recipe is not None:
-        with screen.stop_requests() as stop, screen.training_screen() as report:
-            outcome = comparison.train(cell, report, screen.patient_note(), lambda: stop() != 0)
+        with screen.stop_requests() as stop, screen.training_screen() as (report, tell):
+            outcome = comparison.train(cell, report, tell, lambda: stop() != 0)
             signal = stop()
         if outcome.interrupted:
             screen.note(f"saved; stopped at {cell.name}; go on with the same command")

@@ -1,6 +1,5 @@
 """lightrnn next"""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,7 +46,8 @@ def next_(
         return
     found = lm.next_words(context, count, prefix)
     if as_json:
-        screen.out.print_json(json.dumps([{"word": word, "probability": p} for word, p in found]))
+        words = [{"word": word, "probability": p} for word, p in found]
+        screen.print_json({"context": context, "words": words})
         return
     if not found:
         screen.note(f"no word of the vocabulary begins with {prefix!r}")

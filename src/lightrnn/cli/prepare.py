@@ -1,6 +1,5 @@
 """lightrnn prepare"""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,7 +96,7 @@ def prepare(
             progress=progress,
         )
     if as_json:
-        screen.out.print_json(json.dumps(made.info))
+        screen.print_json(made.info)
         return
     print_statistics(made)
 

@@ -55,8 +55,9 @@ def score(
     jsonl: one object a line: log_prob, tokens, unknown, perplexity, and the lists words, log_probs, is_unknown (null
     for the log-probability of a word that --unk skip leaves out).
 
-    kenlm: what KenLM's query prints. word=id order log10 for each word, the total, and a summary at the end. id is 0
-    for unknown words, else the id in the model's vocabulary plus 1; order is 1 for models that are not n-gram models.
+    kenlm: what KenLM's query prints, for an ARPA file to the last digit. word=id order log10 for each word, the total,
+    and a summary at the end. id is 0 for unknown words, else the word's place in the model's vocabulary without the
+    unknown word, from 1 on; order is 1 for models that are not n-gram models.
 
     srilm: what SRILM's ngram -ppl FILE -debug 2 prints. Unknown words and empty lines are left out, as there.
 
@@ -86,7 +87,14 @@ def score(
     lm = load(model, device=choose_device(device))
     written = make_format(cast(FormatName, format_name), lm, log_base)
     blocks = line_blocks(file, cast(Errors, errors))
-    scored = score_lines(lm, blocks, cast(Convention, convention), unknown_words=rule, batch_size=batch_size)
+    scored = score_lines(
+        lm,
+        blocks,
+        cast(Convention, convention),
+        unknown_words=rule,
+        batch_size=batch_size,
+        as_kenlm=format_name == "kenlm",
+    )
     for lines in scored:
         screen.write("".join(map(written.line, lines)))
     screen.write(written.summary(file))

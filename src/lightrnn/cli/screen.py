@@ -1,5 +1,8 @@
 """What people see: results on stdout, progress and notes on stderr."""
 
+import codecs
+import io
+import json
 import signal
 import sys
 import time
@@ -14,25 +17,62 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from ..training.bootstrap import Event, Refined, Report, Run
+from ..training.refinement import Refinement, Tell
 from ..training.trainer import Batch, Check
 
-out = Console(soft_wrap=True)
-err = Console(stderr=True, soft_wrap=True)
+# Words and names of files are shown as they are, whatever brackets and colons they hold.
+out = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
+err = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+PLAIN = {
+    **{"√": "sqrt ", "×": "x", "…": "...", "±": "+/-", "→": "->", "·": "*", "½": "1/2", "²": "^2"},
+    **dict.fromkeys("─━╸╺", "-"),
+    **dict.fromkeys("╭╮╰╯", "+"),
+    "│": "|",
+}
+
+
+def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+    """For an encoding that lacks a character: plain ones that mean the same, or its number."""
+    assert isinstance(error, UnicodeEncodeError)
+    character = error.object[error.start]
+    one = UnicodeEncodeError(error.encoding, error.object, error.start, error.start + 1, error.reason)
+    return (PLAIN[character], error.start + 1) if character in PLAIN else codecs.backslashreplace_errors(one)
+
+
+codecs.register_error("lightrnn-plain", _plain)
+
+
+def accept_all_characters() -> None:
+    """From now on no character ends the program, whatever the terminal's encoding."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="lightrnn-plain")
+
+
+def one_line(message: str) -> str:
+    """Line ends and other characters that cannot be shown, as names of files may hold, by their numbers."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
 
 
 def note(message: str) -> None:
     """A line for the person at the screen."""
-    err.print(message, highlight=False)
+    err.print(one_line(message))
 
 
 def write(text: str) -> None:
-    """Text for another program: UTF-8 whatever the locale, on its way at once."""
-    sys.stdout.buffer.write(text.encode())
+    """Text for another program: UTF-8 whatever the locale, on its way at once; names of files as the bytes they are."""
+    sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
     sys.stdout.buffer.flush()
 
 
-def patient_note(seconds: float = 10.0) -> Callable[[str], None]:
-    """Notes on work that nobody expected to wait for: the first after so many seconds, then one in each such time."""
+def print_json(value: dict[str, Any]) -> None:
+    """One object, escaped where the terminal cannot show all characters."""
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    out.print_json(json.dumps(value), ensure_ascii=not unicode)
+
+
+def _patient_note(seconds: float = 10.0) -> Tell:
+    """Lines on work that nobody expected to wait for: the first after so many seconds, then one in each such time."""
     last = time.monotonic()
 
     def tell(message: str) -> None:
@@ -63,7 +103,7 @@ def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
 def counter(unit: str) -> Iterator[Callable[[str, int], None]]:
     """A live count for work of unknown length: call it with (what is being done, how much so far)."""
     with Progress(
-        SpinnerColumn(),
+        SpinnerColumn("line"),
         TextColumn("{task.description} {task.fields[amount]}"),
         TimeElapsedColumn(),
         console=err,
@@ -75,8 +115,28 @@ def counter(unit: str) -> Iterator[Callable[[str, int], None]]:
 
 
 @contextmanager
-def training_screen() -> Iterator[Report]:
-    """A progress bar with perplexity, words/s and time left; a line for each validation."""
+def waiting(seconds: float = 5.0) -> Iterator[Tell]:
+    """What is being done: on a terminal one live line that vanishes at the end, else a line now and then."""
+    with Progress(
+        SpinnerColumn("line"),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    ) as progress:
+        task = progress.add_task("", total=None)
+
+        def tell(message: str) -> None:
+            progress.update(task, description=message)
+
+        yield tell if err.is_terminal else _patient_note(seconds)
+
+
+@contextmanager
+def training_screen() -> Iterator[tuple[Report, Tell]]:
+    """A progress bar with perplexity, words/s and time left, or what is being done between rounds; a line for each
+    validation."""
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -96,7 +156,7 @@ def training_screen() -> Iterator[Report]:
             if not isinstance(event, Batch):
                 last_line = time.monotonic()
                 line = _check_line(run, event) if isinstance(event, Check) else _refined_line(run, event)
-                err.print(line, highlight=False)
+                err.print(line)
                 return
             loss = event.nats / event.tokens
             smooth = 0.98 * smooth + 0.02 * loss if smooth else loss
@@ -109,9 +169,12 @@ def training_screen() -> Iterator[Report]:
             progress.update(bar, completed=used, description=where, facts=facts)
             if not err.is_terminal and time.monotonic() - last_line > 30:
                 last_line = time.monotonic()
-                err.print(f"{where}  {facts}", highlight=False)
+                err.print(f"{where}  {facts}")
 
-        yield report
+        def tell(message: str) -> None:
+            progress.update(bar, description=message, facts="")
+
+        yield report, tell if err.is_terminal else _patient_note()
 
 
 def _round(run: Run) -> str:
@@ -133,18 +196,25 @@ def _check_line(run: Run, check: Check) -> str:
 def _refined_line(run: Run, refined: Refined) -> str:
     refinement = refined.refinement
     costs = ""
-    if refinement.cost_before is not None and refinement.cost_after is not None and refinement.bound is not None:
-        gap = 1 - refinement.bound / refinement.cost_after if refinement.cost_after else 0.0
+    if refinement.cost_before is not None and refinement.cost_after is not None:
         costs = (
             f"; cost {refinement.cost_before:.4f} to {refinement.cost_after:.4f} nats a token, "
-            f"lower bound {refinement.bound:.4f} (gap {gap:.1%})"
+            f"lower bound {shown_bound(refinement)}"
         )
     return (
         f"table refined by {run.recipe.bootstrap.refine}: {refinement.moved:,} words moved, with "
         f"{refinement.moved_tokens:.1%} of the tokens{costs}; perplexity {refined.perplexity_before:.1f} before, "
-        f"{refined.perplexity_after:.1f} right after; {refinement.seconds:.1f} s, "
+        f"{refined.perplexity_after:.1f} right after (not trained on the new table yet); {refinement.seconds:.1f} s, "
         f"{refined.share_of_training:.2%} of the training time"
     )
+
+
+def shown_bound(refinement: Refinement) -> str:
+    """The lower bound of a matching's cost and how far above it the cost is, or that there is none."""
+    if refinement.bound is None or refinement.cost_after is None:
+        return "none with this solver"
+    gap = 1 - refinement.bound / refinement.cost_after if refinement.cost_after else 0.0
+    return f"{refinement.bound:.4f} (gap {gap:.1%})"
 
 
 def _clock(seconds: float) -> str:

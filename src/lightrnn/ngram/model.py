@@ -13,6 +13,7 @@ one binary search an order. Logarithms are to base 10 inside, as in ARPA files, 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log
+from typing import Any
 
 import numpy as np
 import torch
@@ -96,28 +97,32 @@ class NGram:
                 scores[level.keys[begin:end] - context * self.size] = level.log10_probs[begin:end]
         return torch.from_numpy(LN10 * scores)
 
-    def score_tokens(self, ids: Ids) -> tuple[Floats, NDArray[np.int64]]:
+    def score_tokens(
+        self, ids: Ids, precision: type[np.floating[Any]] = np.float64
+    ) -> tuple[Floats, NDArray[np.int64]]:
         """The log10 probability of every token of a stream, and the order of the n-gram it was found in.
 
         The first token follows a sentence start; every line ends in eos, which is scored too. This is what KenLM's
-        full_scores gives sentence by sentence.
+        full_scores gives sentence by sentence; to the last bit with a precision of np.float32, in which it computes.
         """
         stream = np.concatenate([[self.vocabulary.bos_id], ids]).astype(np.int64)
         scores, orders = np.empty(len(ids)), np.empty(len(ids), np.int64)
         for begin in range(0, len(ids), CHUNK):
             end = min(begin + CHUNK, len(ids))
             first = max(0, begin + 2 - self.order)  # of the stream: the first word that the token at `begin` can see
-            piece, matched = self._scores(stream[None, first : end + 1])
+            piece, matched = self._scores(stream[None, first : end + 1], precision)
             scores[begin:end], orders[begin:end] = piece[0, begin - end :], matched[0, begin - end :]
         return scores, orders
 
-    def _scores(self, words: Places) -> tuple[Floats, NDArray[np.int64]]:
+    def _scores(
+        self, words: Places, precision: type[np.floating[Any]] = np.float64
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """(B, T): the log10 probability of every word after those before it in its row, and the order it came from."""
-        scores = self.levels[0].log10_probs[words]
+        scores = self.levels[0].log10_probs[words].astype(precision, copy=False)
         orders = np.ones(words.shape, np.int64)
         for n, (below, level, contexts, found) in enumerate(self._walk(words), 2):
             known = contexts >= 0
-            scores[known] += below.log10_backoffs[contexts[known]]
+            scores[known] += below.log10_backoffs[contexts[known]].astype(precision, copy=False)
             listed = found >= 0
             scores[listed] = level.log10_probs[found[listed]]
             orders[listed] = n

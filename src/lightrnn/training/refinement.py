@@ -30,6 +30,7 @@ from .word_sums import matching_costs, mean_states, word_sums
 @dataclass(frozen=True)
 class Refinement:
     """What a refinement did. Costs are in nats a token above every word's own least; clusterings have none.
+    `bound` is None where the solver proves none.
 
     moved: words whose cell changed; moved_tokens: the share of the training tokens that they carry.
     """
@@ -132,12 +133,13 @@ def refine(
     tell(f"matching {len(vocabulary):,} words")
     found = SOLVERS[config.solver](costs, old)
     tokens = float(sums.counts.sum())
-    return _refinement(
-        old, found.table, vocabulary, start, table_cost(costs, old) / tokens, found.cost / tokens, found.bound / tokens
-    )
+    bound = None if found.bound is None else found.bound / tokens
+    return _refinement(old, found.table, vocabulary, start, table_cost(costs, old) / tokens, found.cost / tokens, bound)
 
 
-def _refinement(old: WordTable, new: WordTable, vocabulary: Vocabulary, start: float, *costs: float) -> Refinement:
+def _refinement(
+    old: WordTable, new: WordTable, vocabulary: Vocabulary, start: float, *costs: float | None
+) -> Refinement:
     moved = (old.codes != new.codes).any(axis=1)
     share = float(vocabulary.counts[moved].sum() / max(vocabulary.counts.sum(), 1))
     return Refinement(new, int(moved.sum()), share, time.perf_counter() - start, *costs)
