@@ -575,7 +575,7 @@ CELLS = [
 
 def test_means_over_seeds() -> None:
     lines = list(csv.reader(io.StringIO(csv_text(LAYOUT, CELLS))))
-    figures = {tuple(line[:4]): (line[4], line[5]) for line in lines[1:]}
+    figures = {tuple(line[:4]): (line[4], line[6]) for line in lines[1:]}
     assert figures["4, 5", "fr", "A 100", "test"] == ("82.0", "2")
     assert figures["4, 5", "fr", "A 100", "test, mixed with KN"] == ("72.0", "2")
     assert float(figures["4, 5", "fr", "A 100", "its weight"][0]) == pytest.approx(0.7)
@@ -598,11 +598,11 @@ def test_the_papers_table() -> None:
     header, rows = overview(LAYOUT, CELLS)
     assert header == ["model", "fr", "en", "de"]
     assert rows == [
-        ["A 100", "82.0/1M", "", ""],
+        ["A 100", "82.0 ± 2.8/1M", "", ""],
         ["A 200", "", "60.0/1M", ""],
-        ["B", "91.5/1M", "", ""],
+        ["B", "91.5 ± 0.7/1M", "", ""],
         ["KN", "120.0/7M", "", ""],
-        ["KN + A 100", "72.0", "", ""],
+        ["KN + A 100", "72.0 ± 2.8", "", ""],
     ]
 
 
@@ -613,7 +613,7 @@ def test_markdown_says_where_the_figures_come_from() -> None:
         "- fr: 1,000 words, vocabulary 50; minutes for every network: 5\n",
         "- abacus, device cpu, CPU threads: 1, PyTorch 2\n",
         "- finished 2026-11-16 to 2026-11-18\n",
-        "| A 100 | 82.0/1M |  |  |\n",
+        "| A 100 | 82.0 ± 2.8/1M |  |  |\n",
         "| A 100 | not reached | 300 | 0.0 | 3.0 | 1.00% | 2 |\n",
         "| B | 60 | 300 | 0.0 | 3.0 | 1.00% | 2 |\n",
     ):

@@ -102,7 +102,8 @@ def compare(
                 _write(comparison, with_plots, command)
     _write(comparison, with_plots, command)
     header, rows = overview(_layout(settings), comparison.finished())
-    screen.out.print(screen.table("test perplexity/parameters", *header, rows=rows))
+    spread = ", ± standard deviation over seeds" if any("±" in figure for row in rows for figure in row) else ""
+    screen.out.print(screen.table(f"test perplexity/parameters{spread}", *header, rows=rows))
     screen.note(
         f"{len(comparison.finished())} of {len(settings.cells())} cells finished; tables in {out / 'tables.md'}"
     )

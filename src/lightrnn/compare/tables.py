@@ -1,7 +1,7 @@
 """The paper's tables and plots, from the facts of finished cells; everything here is a function of those.
 
-A figure is the mean over the seeds that are finished. What is missing stays empty; a perplexity that was never reached
-is infinite.
+A figure is the mean over the seeds that are finished; perplexities of several seeds have their standard deviation with
+them, ±. What is missing stays empty; a perplexity that was never reached is infinite.
 """
 
 import csv
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf, isinf
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from ..config import ModelConfig
@@ -51,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """values[row][column] for models × columns; seeds[row]: how many cells the means are over."""
+    """values[row][column] for models × columns, spreads: their standard deviations; seeds[row]: over how many cells."""
 
     number: str  # in the paper
     title: str
@@ -59,13 +59,14 @@ class Table:
     models: tuple[str, ...]
     columns: tuple[Column, ...]
     values: list[list[float | None]]
+    spreads: list[list[float | None]]
     seeds: list[int]
 
     def markdown(self) -> str:
         header = ["model", *(column.name for column in self.columns), "seeds"]
         rows = [
-            [model, *map(_shown, self.columns, values), str(seeds or "")]
-            for model, values, seeds in zip(self.models, self.values, self.seeds, strict=True)
+            [model, *map(_shown, self.columns, values, spreads), str(seeds or "")]
+            for model, values, spreads, seeds in zip(self.models, self.values, self.spreads, self.seeds, strict=True)
         ]
         return _markdown(self.title, header, rows)
 
@@ -78,10 +79,11 @@ def _ppl(value: float) -> str:
     return f"{value:.1f}"
 
 
-def _shown(column: Column, value: float | None) -> str:
+def _shown(column: Column, value: float | None, spread: float | None) -> str:
     if value is None:
         return ""
-    return "not reached" if isinf(value) else column.shown(value)
+    beside = f" ± {_ppl(spread)}" if column.shown is _ppl and spread is not None else ""
+    return "not reached" if isinf(value) else column.shown(value) + beside
 
 
 RESULTS = (
@@ -126,6 +128,12 @@ def mean(cells: Sequence[Facts], measure: Measure) -> float | None:
     return fmean(values) if values else None
 
 
+def spread(cells: Sequence[Facts], measure: Measure) -> float | None:
+    """The standard deviation over the cells, each of another seed (n - 1 in the denominator); None below two."""
+    values = [value for cell in cells if (value := measure(cell)) is not None]
+    return stdev(values) if len(values) > 1 and inf not in values else None
+
+
 def seconds_to_reach(cell: Facts, perplexity: float) -> float:
     """Of the first validation at or below a perplexity, the making of tables included; infinite if there is none."""
     return next((float(p["seconds"]) for p in cell["curve"] if p["perplexity"] <= perplexity), inf)
@@ -144,9 +152,9 @@ def tables(layout: Layout, cells: Sequence[Facts]) -> list[Table]:
         kept = [
             c for c in columns if c in (TEST, PARAMETERS) or any(mean(found, c.measure) is not None for found in mine)
         ]
-        values = [[mean(found, column.measure) for column in kept] for found in mine]
+        values, spreads = ([[figure(found, c.measure) for c in kept] for found in mine] for figure in (mean, spread))
         names, seeds = tuple(model.name for model in models), [len(found) for found in mine]
-        return Table(number, f"{corpus}: {title}", corpus, names, tuple(kept), values, seeds)
+        return Table(number, f"{corpus}: {title}", corpus, names, tuple(kept), values, spreads, seeds)
 
     made = []
     networks = [model for model in layout.models if model.kind != "ngram"]
@@ -173,8 +181,9 @@ def overview(layout: Layout, cells: Sequence[Facts]) -> tuple[list[str], list[li
 
     def shown(corpus: str, model: str, perplexity: Measure) -> str:
         found = of(cells, corpus, model)
-        value, parameters = mean(found, perplexity), mean(found, PARAMETERS.measure)
-        return "" if value is None or parameters is None else f"{value:.1f}/{human_count(parameters)}"
+        value = _shown(TEST, mean(found, perplexity), spread(found, perplexity))
+        parameters = mean(found, PARAMETERS.measure)
+        return "" if parameters is None or not value else f"{value}/{human_count(parameters)}"
 
     rows = [[m.name, *(shown(corpus, m.name, TEST.measure) for corpus in layout.corpora)] for m in layout.models]
     mixed = {cell["model"]: cell["mix"]["with"] for cell in cells if cell["mix"]}
@@ -193,8 +202,9 @@ def markdown(layout: Layout, cells: Sequence[Facts], command: str, total: int) -
     header, rows = overview(layout, cells)
     parts = [
         "# Comparison",
-        f"`{command}`: {len(cells)} of {total} cells finished. Means over the finished seeds; what has not been run is "
-        "empty. Seconds and words/s count validations, of which the last may lie beyond a budget of minutes.",
+        f"`{command}`: {len(cells)} of {total} cells finished. Means over the finished seeds, and for perplexities "
+        "of several seeds ± the standard deviation over them (n - 1); what has not been run is empty. Seconds "
+        "and words/s count validations, of which the last may lie beyond a budget of minutes.",
         "\n".join(f"- {line}" for line in provenance(cells)),
         _markdown("Test perplexity/parameters", header, rows),
         *(table.markdown() for table in tables(layout, cells)),
@@ -225,12 +235,12 @@ def csv_text(layout: Layout, cells: Sequence[Facts]) -> str:
     """tables.csv: one figure a line, unrounded; an empty value is one that is missing."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["paper's table", "corpus", "model", "measure", "mean", "seeds"])
+    writer.writerow(["paper's table", "corpus", "model", "measure", "mean", "standard deviation", "seeds"])
     for table in tables(layout, cells):
-        for model, values, seeds in zip(table.models, table.values, table.seeds, strict=True):
-            for column, value in zip(table.columns, values, strict=True):
-                shown = "" if value is None else value
-                writer.writerow([table.number, table.corpus, model, column.name, shown, seeds])
+        for model, values, spreads, seeds in zip(table.models, table.values, table.spreads, table.seeds, strict=True):
+            for column, *figures in zip(table.columns, values, spreads, strict=True):
+                shown = ["" if figure is None else figure for figure in figures]
+                writer.writerow([table.number, table.corpus, model, column.name, *shown, seeds])
     return file.getvalue()
 
 
