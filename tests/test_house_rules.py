@@ -147,7 +147,7 @@ def _breaches_of_call(call: ast.Call, aliases: dict[str, str]) -> list[str]:
         return [name]
     if inner and inner[-1] in {"read_pickle", "to_pickle"}:
         return [name]
-    if package == "importlib" or inner[-1:] == ["import_module"]:
+    if inner[-1:] == ["import_module"]:
         named = [argument.value if isinstance(argument, ast.Constant) else "?" for argument in call.args]
         return [f"{name}({m})" for m in named if str(m).split(".")[0] in FORBIDDEN_MODULES | {"?"}]
     return []
