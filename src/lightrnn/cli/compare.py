@@ -198,6 +198,6 @@ def _write(comparison: Comparison, with_plots: bool, command: str) -> None:
         ("tables.csv", csv_text(layout, cells)),
     ):
         with atomic_file(folder / name) as file:
-            file.write(text.encode())
+            file.write(text.encode(errors="backslashreplace"))  # the command may name any path
     if with_plots:
         plots(layout, cells, folder, slug)

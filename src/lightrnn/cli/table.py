@@ -68,7 +68,7 @@ def table(
     if html is not None:
         page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
         with atomic_file(html) as file:
-            file.write(page.encode())
+            file.write(page.encode(errors="backslashreplace"))  # the title may be any name
         screen.note(f"the page is {html}; open it in a browser")
     if as_json:
         screen.print_json(facts)

@@ -68,7 +68,10 @@ class TextRules:
 
     def split(self, text: str) -> list[str]:
         """The words of one piece of text, without sentence ends."""
-        return [word.decode() for word in self.clean(text).encode().split()]
+        try:
+            return [word.decode() for word in self.clean(text).encode(errors="surrogateescape").split()]
+        except UnicodeError:
+            raise LightRNNError(f"the text {text!r} is not UTF-8; give it in that encoding") from None
 
 
 def line_blocks(source: str, errors: Errors = "strict") -> Iterator[list[str]]:
