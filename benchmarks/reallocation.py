@@ -60,7 +60,7 @@ def two_stage_greedy(costs: Costs, table: WordTable) -> Matching:
         places = (np.arange(columns) < row_sizes[row]).astype(np.int64)
         codes[words, 1] = by_regret(costs[1][words], places)
     found = WordTable(codes, table.shape)
-    return Matching(found, table_cost(costs, found), 0.0, time.perf_counter() - start)
+    return Matching(found, table_cost(costs, found), None, time.perf_counter() - start)
 
 
 def some_of(ids: NDArray[np.int32], every: int, piece: int = 4096) -> NDArray[np.int32]:
@@ -97,7 +97,7 @@ def measure_size(folder: Path, size: int) -> dict[str, float]:
     small = WordTable.random(100, seed=1)
     block([LinearCosts(c.sums[:100], counts[:100], c.vectors[:10], c.bias[:10]) for c in costs], small)  # type: ignore[index]
     matching = block(costs, WordTable.random(size, seed=1))
-    facts: dict[str, float] = {"size": size, "matching": matching.seconds, "gap": matching.gap}
+    facts: dict[str, float] = {"size": size, "matching": matching.seconds, "gap": matching.gap or 0.0}
     facts["matching_gigabytes"] = peak_gigabytes()
     sums = WordSums(counts, (costs[0].sums,), (False,))
     del costs
@@ -195,8 +195,8 @@ def main() -> None:
     found = {name: solve() for name, solve in solvers.items()}
     best = found.get("exact")
     for name, matching in found.items():
-        cost, bound = matching.cost / tokens, matching.bound / tokens
-        line = f"{name:18} cost {cost:.4f}  bound {bound:.4f}  {matching.seconds:8.2f} s"
+        bound = "none" if matching.bound is None else f"{matching.bound / tokens:.4f}"
+        line = f"{name:18} cost {matching.cost / tokens:.4f}  bound {bound:6}  {matching.seconds:8.2f} s"
         if best is not None:
             share = best.seconds / matching.seconds
             line += f"  {matching.cost / best.cost - 1:+7.2%} above exact, in 1/{share:.0f} of its time"

@@ -117,8 +117,7 @@ def nats(model: Path, *text: object) -> float:
 def use(folder: Path, model: Path, data: Path) -> dict[str, Any]:
     """What a trained model answers."""
     (folder / "lines.txt").write_text(LINES, encoding="utf-8")
-    listed = json.loads(program("next", model, "it was a", "--json", "--threads", "1"))
-    words = listed["words"] if isinstance(listed, dict) else listed
+    words = json.loads(program("next", model, "it was a", "--json", "--threads", "1"))["words"]
     return {
         "nats": nats(model, data),
         "sentence_nats": nats(model, data, "--convention", "sentence"),
@@ -160,7 +159,7 @@ def mix(folder: Path) -> dict[str, Any]:
     program("train", data, "-o", folder / "model", *TRAINING)
     program("ngram", data, "--order", "3", "-o", folder / "kn3.arpa")
     tuned = program("mix", folder / "model", folder / "kn3.arpa", "--tune", data, "-o", folder / "mixed", "--json")
-    return {"weights": [row["weight"] for row in json.loads(tuned)], **use(folder, folder / "mixed", data)}
+    return {"weights": [row["weight"] for row in json.loads(tuned)["models"]], **use(folder, folder / "mixed", data)}
 
 
 RUNS = (*NETWORKS, "sentences", "ngram", "mix", "before")

@@ -216,7 +216,8 @@ def test_matching_lowers_the_cost_and_reports_it(tiny: Corpus, solver: str) -> N
     model = some_model(tiny)
     config = BootstrapConfig(refine="matching", solver=solver)
     done = refine(model, tiny.split("train"), tiny.vocabulary, config, seed=1)
-    assert done.cost_before > done.cost_after >= done.bound >= 0
+    assert done.cost_before > done.cost_after
+    assert done.bound is None if solver == "half" else done.cost_after >= done.bound >= 0
     assert done.moved == (done.table.codes != model.table.codes).any(axis=1).sum() > 0
     assert 0 < done.moved_tokens <= 1
 

@@ -1,4 +1,4 @@
-"""lightrnn compare: cells that are run once, survive being killed anywhere, and tables that hold their means."""
+"""lightrnn compare: runs that are done once, survive being killed anywhere, and tables that hold their means."""
 
 import csv
 import io
@@ -31,6 +31,7 @@ from lightrnn.inference.loading import load
 from lightrnn.inference.mixture import Mix
 from lightrnn.models.kind import Size, kind_of
 from lightrnn.ngram.kneser_ney import estimate
+from lightrnn.runtime import Progress, silent
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap
 
@@ -81,18 +82,17 @@ order = 3
 
 
 def run_all(comparison: Comparison, report: Callable[..., None] = lambda run, event: None) -> None:
-    for cell in comparison.missing():
-        if cell.recipe:
-            comparison.train(cell, report)
-        comparison.finish(cell)
+    for run in comparison.missing():
+        if run.recipe:
+            comparison.train(run, report)
+        comparison.finish(run)
 
 
-def timeless(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def timeless(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What must not depend on when and how often a run was stopped."""
-    kept = [{k: v for k, v in cell.items() if k not in (*WALL_CLOCK, "machine", "date")} for cell in cells]
+    kept = [{k: v for k, v in run.items() if k not in (*WALL_CLOCK, "machine", "date")} for run in runs]
     return [
-        cell | {"curve": [{k: v for k, v in point.items() if k != "seconds"} for point in cell["curve"]]}
-        for cell in kept
+        run | {"curve": [{k: v for k, v in point.items() if k != "seconds"} for point in run["curve"]]} for run in kept
     ]
 
 
@@ -109,25 +109,25 @@ def whole(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return comparison
 
 
-def test_a_cell_holds_what_the_models_themselves_say(whole: Comparison, tiny: Corpus) -> None:
+def test_a_run_holds_what_the_models_themselves_say(whole: Comparison, tiny: Corpus) -> None:
     light, hsm, ngram = whole.finished()
-    assert [cell["model"] for cell in (light, hsm, ngram)] == ["LightRNN 12", "HSM", "KN-3"]
+    assert [run["model"] for run in (light, hsm, ngram)] == ["LightRNN 12", "HSM", "KN-3"]
     kneser_ney = NGramLM(estimate(tiny.split("train"), tiny.vocabulary, 3))
     assert ngram["test"] == pytest.approx(kneser_ney.evaluate(tiny.split("test")).perplexity, rel=1e-6)
     assert (ngram["budget"], ngram["seed"], ngram["recipe"]) == (None, 0, {"order": 3})
-    for cell, folder in ((light, "tiny--LightRNN-12--1"), (hsm, "tiny--HSM--1")):
+    for run, folder in ((light, "tiny--LightRNN-12--1"), (hsm, "tiny--HSM--1")):
         lm = load(whole.work / folder)
-        assert cell["test"] == pytest.approx(lm.evaluate(tiny.split("test")).perplexity, rel=1e-5)
-        assert cell["valid"] == pytest.approx(lm.evaluate(tiny.split("valid")).perplexity, rel=1e-5)
-        assert cell["valid"] == min(point["perplexity"] for point in cell["curve"])
-        weight = cell["mix"]["weight"]
+        assert run["test"] == pytest.approx(lm.evaluate(tiny.split("test")).perplexity, rel=1e-5)
+        assert run["valid"] == pytest.approx(lm.evaluate(tiny.split("valid")).perplexity, rel=1e-5)
+        assert run["valid"] == min(point["perplexity"] for point in run["curve"])
+        weight = run["mix"]["weight"]
         mixed = Mix([lm, kneser_ney], [weight, 1 - weight])
-        assert cell["mix"]["test"] == pytest.approx(mixed.evaluate(tiny.split("test")).perplexity, rel=1e-5)
-        assert cell["bytes"]["weights"] == 4 * cell["parameters"]
-        assert cell["bytes"]["vocabulary"] == (whole.work / folder / "vocab.tsv").stat().st_size
-        assert [point["seconds"] for point in cell["curve"]] == sorted(point["seconds"] for point in cell["curve"])
-        assert cell["curve"][-1]["words"] == pytest.approx(len(tiny.split("train")), rel=0.02)
-        assert Recipe.from_dict(cell["recipe"], "it").training.epochs == 1
+        assert run["mix"]["test"] == pytest.approx(mixed.evaluate(tiny.split("test")).perplexity, rel=1e-5)
+        assert run["bytes"]["weights"] == 4 * run["parameters"]
+        assert run["bytes"]["vocabulary"] == (whole.work / folder / "vocab.tsv").stat().st_size
+        assert [point["seconds"] for point in run["curve"]] == sorted(point["seconds"] for point in run["curve"])
+        assert run["curve"][-1]["words"] == pytest.approx(len(tiny.split("train")), rel=0.02)
+        assert Recipe.from_dict(run["recipe"], "it").training.epochs == 1
     assert hsm["parameters"] == sum(
         parameters_of(Recipe.from_dict(hsm["recipe"], "it").model, len(tiny.vocabulary)).values()
     )
@@ -165,10 +165,10 @@ def test_the_weight_of_a_mix_is_found_on_the_validation_text_alone(
     assert mix["with"] == "KN-3"
 
 
-def test_finished_cells_are_not_run_again(
+def test_finished_runs_are_not_run_again(
     whole: Comparison, tiny: Corpus, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = sorted((whole.results / "cells").iterdir())
+    files = sorted((whole.results / "runs").iterdir())
     assert [file.name for file in files] == ["tiny--HSM--1.json", "tiny--KN-3--0.json", "tiny--LightRNN-12--1.json"]
     before = [file.stat().st_mtime_ns for file in files]
 
@@ -180,7 +180,7 @@ def test_finished_cells_are_not_run_again(
     monkeypatch.setattr(lightrnn.compare.runs, "estimate", fail)
     result = call("compare", grid_file(tmp_path, tiny), "-o", whole.results, "--work", whole.work, "--no-plots")
     assert result.code == 0, result.err
-    assert "3 of 3 cells" in result.err
+    assert "3 of 3 runs" in result.err
     assert [file.stat().st_mtime_ns for file in files] == before
 
 
@@ -190,7 +190,7 @@ class Stop(Exception):
 
 @pytest.mark.parametrize("events", [24, 47])
 def test_killed_after_any_number_of_events(whole: Comparison, tiny: Corpus, tmp_path: Path, events: int) -> None:
-    """And now and then between the training and the writing of the cell."""
+    """And now and then between the training and the writing of the run."""
     kills = 0
 
     def report(run: bootstrap.Run, event: bootstrap.Event) -> None:
@@ -212,12 +212,12 @@ def test_killed_after_any_number_of_events(whole: Comparison, tiny: Corpus, tmp_
         except KeyboardInterrupt:
             kills += 1
         if kills % 2 and (comparison.work / "tiny--LightRNN-12--1" / "training.safetensors").exists():
-            cell = comparison.missing()[0]
-            comparison.train(cell)
+            run = comparison.missing()[0]
+            comparison.train(run)
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(lightrnn.compare.runs, "write_json", broken)
                 with pytest.raises(Stop):
-                    comparison.finish(cell)
+                    comparison.finish(run)
             kills += 1
     assert kills >= 4
     assert timeless(comparison.finished()) == timeless(whole.finished())
@@ -230,7 +230,7 @@ from lightrnn.cli import main, screen
 @contextlib.contextmanager
 def deadly():
     events = itertools.count(1)
-    yield lambda run, event: next(events) == 60 and os.kill(os.getpid(), signal.SIGKILL)
+    yield lambda run, event: next(events) == 60 and os.kill(os.getpid(), signal.SIGKILL), lambda *progress: None
 
 screen.training_screen = deadly
 main()
@@ -243,7 +243,7 @@ def test_sigkill_of_the_program(whole: Comparison, tiny: Corpus, tmp_path: Path,
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     work = tmp_path / "results" / "work"
     assert (work / "tiny--LightRNN-12--1" / "training.safetensors").exists()
-    assert not (tmp_path / "results" / "cells").exists()
+    assert not (tmp_path / "results" / "runs").exists()
     assert call(*arguments).code == 0
     assert timeless(Comparison(grid_for(tiny), tmp_path / "results", work).finished()) == timeless(whole.finished())
 
@@ -255,28 +255,28 @@ def test_control_c_saves_and_tells_how_to_go_on(
     seen = 0
 
     @contextmanager
-    def impatient() -> Iterator[bootstrap.Report]:
+    def impatient() -> Iterator[tuple[bootstrap.Report, Progress]]:
         def report(run: bootstrap.Run, event: bootstrap.Event) -> None:
             nonlocal seen
             seen += 1
             if seen in (7, 50):
                 os.kill(os.getpid(), signal.SIGINT)
 
-        yield report
+        yield report, silent
 
     monkeypatch.setattr(screen, "training_screen", impatient)
     for events in (7, 50):
         result = call(*arguments)
         assert result.code == 130
         assert seen == events
-        assert "cell 1 of 3: tiny, LightRNN 12, seed 1, 1 epoch" in result.err
+        assert "run 1 of 3: tiny, LightRNN 12, seed 1, 1 epoch" in result.err
         assert "saved; stopped at tiny--LightRNN-12--1; go on with the same command" in result.err
     result = call(*arguments, "--plots")
     assert result.code == 0
-    assert "cell 3 of 3: tiny, KN-3\n" in result.err
-    cells = Comparison(grid_for(tiny), tmp_path / "results", tmp_path / "results" / "work").finished()
-    assert timeless(cells) == timeless(whole.finished())
-    assert f"{cells[0]['test']:.1f}/" in result.out
+    assert "run 3 of 3: tiny, KN-3\n" in result.err
+    runs = Comparison(grid_for(tiny), tmp_path / "results", tmp_path / "results" / "work").finished()
+    assert timeless(runs) == timeless(whole.finished())
+    assert f"{runs[0]['test']:.1f}/" in result.out
     for name in ("tables.md", "tables.csv", "tiny-time.png", "tiny-size.png"):
         assert (tmp_path / "results" / name).stat().st_size > 0
 
@@ -295,7 +295,7 @@ def test_a_stop_where_there_is_nothing_to_save(
     signal.signal(signal.SIGTERM, before)
     signal.signal(signal.SIGINT, mine)
     assert result.code == code
-    assert result.err.splitlines() == ["cell 1 of 3: tiny, KN-3", "stopped; go on with the same command"]
+    assert result.err.splitlines() == ["run 1 of 3: tiny, KN-3", "stopped; go on with the same command"]
 
 
 def test_text_in_the_folder_of_corpora_is_prepared_once(
@@ -315,11 +315,11 @@ def test_text_in_the_folder_of_corpora_is_prepared_once(
     assert "LIGHTRNN_CORPORA" in refused(call(*arguments))
     monkeypatch.setenv("LIGHTRNN_CORPORA", str(tmp_path / "corpora"))
     assert call(*arguments, "--model", "KN-2").code == 0
-    assert [path.name for path in (tmp_path / "results" / "cells").iterdir()] == ["s--KN-2--0.json"]
+    assert [path.name for path in (tmp_path / "results" / "runs").iterdir()] == ["s--KN-2--0.json"]
     assert Corpus.load(tmp_path / "results" / "work" / "data" / "s").vocabulary.rules.normalize == "none"
     (tmp_path / "corpora" / "small" / "train.txt").unlink()
     assert call(*arguments).code == 0  # the prepared data is all it needs
-    assert json.loads((tmp_path / "results" / "cells" / "s--KN--0.json").read_text())["recipe"] == {"order": 5}
+    assert json.loads((tmp_path / "results" / "runs" / "s--KN--0.json").read_text())["recipe"] == {"order": 5}
     assert "has no train, valid and test text" in refused(call(*arguments[:-2], "other", "--work", "w"))
 
 
@@ -383,7 +383,7 @@ def test_a_budget_for_all_for_one_and_none(tiny: Corpus) -> None:
     corpora = [{"name": "a", "data": "a"}, {"name": "b", "data": "b", "minutes": 2}]
     grid = grid_for(tiny, corpus=corpora)
     assert [str(entry.budget) for entry in grid.corpora] == ["1 epoch", "2 minutes"]
-    recipes = {cell.corpus.name: cell.recipe.training for cell in grid.cells() if cell.recipe}
+    recipes = {run.corpus.name: run.recipe.training for run in grid.runs() if run.recipe}
     assert (recipes["a"].epochs, recipes["a"].minutes) == (1, 0)
     assert (recipes["b"].epochs, recipes["b"].minutes) == (1e5, 2)
     forced = Grid.from_dict(VALUES | {"corpus": corpora}, "g", budget=Budget("minutes", 7.0))
@@ -393,13 +393,13 @@ def test_a_budget_for_all_for_one_and_none(tiny: Corpus) -> None:
         Grid.from_dict(without | {"corpus": corpora}, "g")
 
 
-def test_n_gram_models_have_one_cell_and_seeds_take_turns(tiny: Corpus) -> None:
-    cells = grid_for(tiny, seeds=[3, 5]).cells()
-    assert [(cell.model.name, cell.seed) for cell in cells] == [
+def test_n_gram_models_have_one_run_and_seeds_take_turns(tiny: Corpus) -> None:
+    runs = grid_for(tiny, seeds=[3, 5]).runs()
+    assert [(run.model.name, run.seed) for run in runs] == [
         *(("LightRNN 12", 3), ("HSM", 3), ("KN-3", 0)),
         *(("LightRNN 12", 5), ("HSM", 5)),
     ]
-    assert [cell.recipe.training.seed for cell in cells if cell.recipe] == [3, 3, 5, 5]
+    assert [run.recipe.training.seed for run in runs if run.recipe] == [3, 3, 5, 5]
 
 
 def test_other_budgets_and_other_models_are_refused(
@@ -420,7 +420,7 @@ def test_other_budgets_and_other_models_are_refused(
         Comparison(grid_for(tiny, model=changed), whole.results, whole.work)
 
 
-def test_a_cell_begun_with_other_settings_is_not_gone_on_with(tiny: Corpus, tmp_path: Path) -> None:
+def test_a_run_begun_with_other_settings_is_not_gone_on_with(tiny: Corpus, tmp_path: Path) -> None:
     comparison = Comparison(grid_for(tiny), tmp_path / "results", tmp_path / "work", device=CPU)
     assert comparison.train(comparison.missing()[0], should_stop=lambda: True).interrupted
     longer = Comparison(grid_for(tiny, epochs=2), tmp_path / "results", tmp_path / "work", device=CPU)
@@ -428,24 +428,24 @@ def test_a_cell_begun_with_other_settings_is_not_gone_on_with(tiny: Corpus, tmp_
         longer.train(longer.missing()[0])
 
 
-def test_a_cell_that_fails_does_not_stop_the_others(tiny: Corpus, tmp_path: Path, call: Call) -> None:
+def test_a_run_that_fails_does_not_stop_the_others(tiny: Corpus, tmp_path: Path, call: Call) -> None:
     grid = grid_file(tmp_path, tiny, "epochs = 1\n")
-    bad = next(cell for cell in Grid.load(str(grid)).cells() if cell.model.name == "HSM")
+    bad = next(run for run in Grid.load(str(grid)).runs() if run.model.name == "HSM")
     spoiled = tmp_path / "r" / "work" / bad.name / "training.safetensors"
     spoiled.parent.mkdir(parents=True)
     spoiled.write_bytes(b"")
     result = call("compare", grid, "-o", tmp_path / "r", "--no-plots")
     assert result.code == 2
     message = result.err.splitlines()[-1]
-    assert message.startswith("error: 1 cell failed: ")
+    assert message.startswith("error: 1 run failed: ")
     assert bad.name in message
-    assert "remove the folder of such a cell" in message
-    finished = sorted(path.name for path in (tmp_path / "r" / "cells").iterdir())
-    assert len(finished) == len(Grid.load(str(grid)).cells()) - 1
+    assert "remove the folder of such a run" in message
+    finished = sorted(path.name for path in (tmp_path / "r" / "runs").iterdir())
+    assert len(finished) == len(Grid.load(str(grid)).runs()) - 1
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("[enforce fail] not enough memory: you tried …")])
-def test_memory_running_out_fails_one_cell(
+def test_memory_running_out_fails_one_run(
     error: Exception, tiny: Corpus, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def train(*arguments: object, **named: object) -> None:
@@ -454,9 +454,9 @@ def test_memory_running_out_fails_one_cell(
     monkeypatch.setattr(bootstrap, "train", train)
     result = call("compare", grid_file(tmp_path, tiny, "epochs = 1\n"), "-o", tmp_path / "r", "--no-plots")
     assert result.code == 2
-    assert "error: 2 cells failed: " in result.err
+    assert "error: 2 runs failed: " in result.err
     assert result.err.count(": out of memory;") == 2
-    assert [path.name for path in (tmp_path / "r" / "cells").iterdir()] == ["tiny--KN-3--0.json"]
+    assert [path.name for path in (tmp_path / "r" / "runs").iterdir()] == ["tiny--KN-3--0.json"]
 
 
 def test_other_data_by_the_same_name_is_refused(whole: Comparison, tiny: Corpus, tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def test_other_data_by_the_same_name_is_refused(whole: Comparison, tiny: Corpus,
     names = [str(texts[0])]
     other = prepare(names, tmp_path / "data", valid=names, test=names)
     comparison = Comparison(grid_for(other), whole.results, whole.work)
-    with pytest.raises(LightRNNError, match="is not the data that the finished cells of tiny"):
+    with pytest.raises(LightRNNError, match="is not the data that the finished runs of tiny"):
         comparison.open(comparison.grid.corpora[0])
 
 
@@ -483,10 +483,10 @@ def test_bad_command_lines(whole: Comparison, tiny: Corpus, tmp_path: Path, call
     assert "nowhere, the data of the corpus 'tiny', is no folder of lightrnn prep" in refused(
         call("compare", absent, "-o", "r")
     )
-    cells = tmp_path / "r" / "cells"
-    cells.mkdir(parents=True)
-    (cells / "x.json").write_text("{}")
-    assert "x.json is not a cell that this lightrnn can read" in refused(call("compare", grid, "-o", "r"))
+    runs = tmp_path / "r" / "runs"
+    runs.mkdir(parents=True)
+    (runs / "x.json").write_text("{}")
+    assert "x.json is not a run that this lightrnn can read" in refused(call("compare", grid, "-o", "r"))
 
 
 def test_plots_ask_for_the_extra_only_when_wanted(
@@ -502,30 +502,30 @@ def test_plots_ask_for_the_extra_only_when_wanted(
 
 def test_tables_of_what_is_there(whole: Comparison, tiny: Corpus, tmp_path: Path, call: Call) -> None:
     results = tmp_path / "results"
-    (results / "cells").mkdir(parents=True)
+    (results / "runs").mkdir(parents=True)
     name = "tiny--HSM--1.json"
-    (results / "cells" / name).write_bytes((whole.results / "cells" / name).read_bytes())
+    (results / "runs" / name).write_bytes((whole.results / "runs" / name).read_bytes())
     grid = grid_file(tmp_path, tiny)
     result = call("compare", grid, "-o", results, "--tables-only")
     assert result.code == 0
-    assert "1 of 3 cells finished" in result.err
+    assert "1 of 3 runs finished" in result.err
     assert not (results / "work").exists()
     text = (results / "tables.md").read_text(encoding="utf-8")
     hsm = whole.finished()[1]
-    assert f"`lightrnn compare {grid} -o {results}`: 1 of 3 cells finished" in text
+    assert f"`lightrnn compare {grid} -o {results}`: 1 of 3 runs finished" in text
     assert "| LightRNN 12 |  |\n" in text
     assert f"| HSM | {hsm['test']:.1f}/{hsm['parameters'] / 1000:.3g}K |\n" in text
     for fact in (hsm["machine"]["cpu"], hsm["machine"]["torch"], hsm["date"][:10], "epochs for every network: 1"):
         assert fact in text
     empty = call("compare", grid, "-o", tmp_path / "nothing", "--tables-only")
     assert empty.code == 0
-    assert "0 of 3 cells finished" in (tmp_path / "nothing" / "tables.md").read_text(encoding="utf-8")
+    assert "0 of 3 runs finished" in (tmp_path / "nothing" / "tables.md").read_text(encoding="utf-8")
 
 
 # --- tables from made-up facts
 
 
-def cell(model: str, seed: int, corpus: str = "fr", **changes: Any) -> dict[str, Any]:
+def run(model: str, seed: int, corpus: str = "fr", **changes: Any) -> dict[str, Any]:
     size = {"A 100": 100, "A 200": 200, "B": 50}.get(model)
     facts: dict[str, Any] = {
         "corpus": corpus,
@@ -566,19 +566,19 @@ LAYOUT = Layout(
     ),
     "B",
 )
-CELLS = [
-    cell("A 100", 1, test=80.0, mix={"with": "KN", "weight": 0.6, "test": 70.0}, curve=curve((10, 120), (20, 99))),
-    cell("A 100", 2, test=84.0, mix={"with": "KN", "weight": 0.8, "test": 74.0}, curve=curve((10, 101), (40, 100))),
-    cell("B", 1, valid=104.0, test=91.0, curve=curve((50, 104))),
-    cell("B", 2, valid=98.0, test=92.0, curve=curve((70, 98))),
-    cell("KN", 0, test=120.0, parameters=7_000_000, date="2026-11-18T02:00:00+00:00"),
-    cell("A 200", 1, "en", test=60.0, curve=curve((5, 500))),
+RUNS = [
+    run("A 100", 1, test=80.0, mix={"with": "KN", "weight": 0.6, "test": 70.0}, curve=curve((10, 120), (20, 99))),
+    run("A 100", 2, test=84.0, mix={"with": "KN", "weight": 0.8, "test": 74.0}, curve=curve((10, 101), (40, 100))),
+    run("B", 1, valid=104.0, test=91.0, curve=curve((50, 104))),
+    run("B", 2, valid=98.0, test=92.0, curve=curve((70, 98))),
+    run("KN", 0, test=120.0, parameters=7_000_000, date="2026-11-18T02:00:00+00:00"),
+    run("A 200", 1, "en", test=60.0, curve=curve((5, 500))),
 ]
 
 
 def test_means_over_seeds() -> None:
-    lines = list(csv.reader(io.StringIO(csv_text(LAYOUT, CELLS))))
-    figures = {tuple(line[:4]): (line[4], line[5]) for line in lines[1:]}
+    lines = list(csv.reader(io.StringIO(csv_text(LAYOUT, RUNS))))
+    figures = {tuple(line[:4]): (line[4], line[6]) for line in lines[1:]}
     assert figures["4, 5", "fr", "A 100", "test"] == ("82.0", "2")
     assert figures["4, 5", "fr", "A 100", "test, mixed with KN"] == ("72.0", "2")
     assert float(figures["4, 5", "fr", "A 100", "its weight"][0]) == pytest.approx(0.7)
@@ -594,29 +594,29 @@ def test_means_over_seeds() -> None:
     assert not [key for key in figures if key[0] == "2" and key[2] == "B"]  # one size is no table
     assert not [key for key in figures if key[1] == "de"]
     other = replace(LAYOUT, models=(replace(LAYOUT.models[0], rest="more rows"), *LAYOUT.models[1:]))
-    assert "2" not in [table.number for table in tables(other, CELLS)]  # they differ in more than size
+    assert "2" not in [table.number for table in tables(other, RUNS)]  # they differ in more than size
 
 
 def test_the_papers_table() -> None:
-    header, rows = overview(LAYOUT, CELLS)
+    header, rows = overview(LAYOUT, RUNS)
     assert header == ["model", "fr", "en", "de"]
     assert rows == [
-        ["A 100", "82.0/1M", "", ""],
+        ["A 100", "82.0 ± 2.8/1M", "", ""],
         ["A 200", "", "60.0/1M", ""],
-        ["B", "91.5/1M", "", ""],
+        ["B", "91.5 ± 0.7/1M", "", ""],
         ["KN", "120.0/7M", "", ""],
-        ["KN + A 100", "72.0", "", ""],
+        ["KN + A 100", "72.0 ± 2.8", "", ""],
     ]
 
 
 def test_markdown_says_where_the_figures_come_from() -> None:
-    text = markdown(LAYOUT, CELLS, "lightrnn compare g.toml -o r", 17)
+    text = markdown(LAYOUT, RUNS, "lightrnn compare g.toml -o r", 17)
     for part in (
-        "`lightrnn compare g.toml -o r`: 6 of 17 cells",
+        "`lightrnn compare g.toml -o r`: 6 of 17 runs",
         "- fr: 1,000 words, vocabulary 50; minutes for every network: 5\n",
         "- abacus, device cpu, CPU threads: 1, PyTorch 2\n",
         "- finished 2026-11-16 to 2026-11-18\n",
-        "| A 100 | 82.0/1M |  |  |\n",
+        "| A 100 | 82.0 ± 2.8/1M |  |  |\n",
         "| A 100 | not reached | 300 | 0.0 | 3.0 | 1.00% | 2 |\n",
         "| B | 60 | 300 | 0.0 | 3.0 | 1.00% | 2 |\n",
     ):
@@ -627,8 +627,8 @@ def test_markdown_says_where_the_figures_come_from() -> None:
         elif line.startswith("|") and not line.startswith("| model"):
             assert line.count("|") == width
     without = replace(LAYOUT, target=None)
-    assert "to reach" not in markdown(without, CELLS, "x", 17)
-    assert [table.number for table in tables(without, CELLS)] == ["4, 5", "2", "3"] * 2
+    assert "to reach" not in markdown(without, RUNS, "x", 17)
+    assert [table.number for table in tables(without, RUNS)] == ["4, 5", "2", "3"] * 2
 
 
 @pytest.mark.parametrize(("perplexity", "seconds"), [(150, 1), (100, 1), (99, 4), (50, 9), (49, np.inf)])

@@ -131,7 +131,8 @@ def test_kenlm(call: Call, model: Path, lm: LM, tmp_path: Path) -> None:
     mean = sum(p for p, _, _ in tokens) / len(tokens)
     assert footer["Perplexity including OOVs:"] == pytest.approx(10**-mean, rel=1e-5)
     assert footer["Perplexity excluding OOVs:"] == pytest.approx(10 ** -(sum(known) / len(known)), rel=1e-5)
-    assert f"w1={lm.vocabulary.ids['w1'] + 1} 1 -" in result.out
+    assert lm.vocabulary.unk_id < lm.vocabulary.ids["w1"]
+    assert f"w1={lm.vocabulary.ids['w1']} 1 -" in result.out
     assert "never=0 1 -" in result.out
 
 
@@ -181,7 +182,7 @@ def test_orders_of_an_ngram_model_are_shown() -> None:
     lm = Matching(base.model, base.vocabulary)
     (line,) = next(score_lines(lm, [["w1 w5 never"]]))
     expected = [lm.vocabulary.ids[word] for word in ("w1", "w5", "<unk>", "</s>")]
-    assert read_kenlm(KenLM().line(line))[0][0].orders == expected
+    assert read_kenlm(KenLM(lm.vocabulary.unk_id).line(line))[0][0].orders == expected
     shown = SRILM(True)
     text = shown.line(line) + shown.summary("x")
     assert read_srilm(text)[0][0][1].orders == [*expected[:2], 0, expected[3]]

@@ -61,7 +61,7 @@ def test_next_prints_the_likeliest_words(run, models: list[Path]) -> None:
     lm = lightrnn.load(models[0])
     lines = [line.split("\t") for line in run("next", models[0], "w1 w2", "-k", 4).splitlines()]
     assert [word for _, word in lines] == [word for word, _ in lm.next_words("w1 w2", 4)]
-    facts = json.loads(run("next", models[0], "w1 w2", "--prefix", "w3", "--json"))
+    facts = json.loads(run("next", models[0], "w1 w2", "--prefix", "w3", "--json"))["words"]
     assert [fact["word"] for fact in facts] == [word for word, _ in lm.next_words("w1 w2", 10, "w3")]
     assert facts[0]["probability"] == pytest.approx(lm.next_words("w1 w2", 1, "w3")[0][1])
     assert run("next", models[0], "w1", "--prefix", "zzz") == ""
@@ -145,8 +145,8 @@ def test_vectors_in_the_format_of_word2vec(run, fail, models: list[Path], tmp_pa
 
 
 def test_a_mix_is_tuned_tested_saved_and_used(run, fail, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:
-    rows = json.loads(run("mix", *models, "--tune", tiny.path, "--test", tiny.path, "-o", tmp_path / "mixed", "--json"))
-    *members, mixed = rows
+    tuning = ("--tune", tiny.path, "--test", tiny.path)
+    *members, mixed = json.loads(run("mix", *models, *tuning, "-o", tmp_path / "mixed", "--json"))["models"]
     assert sum(row["weight"] for row in members) == pytest.approx(1)
     assert mixed["tune"] <= min(row["tune"] for row in members)
     for model, row in zip(models, members, strict=True):
@@ -186,7 +186,8 @@ def test_models_of_other_words_mix_by_a_rule_that_is_told(models: list[Path], tm
 
 def test_a_mix_with_an_ngram_file(run, fail, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:
     run("ngram", tiny.path, "-o", tmp_path / "kn.arpa", "--order", 3)
-    rows = json.loads(run("mix", models[0], tmp_path / "kn.arpa", "--tune", tiny.path, "-o", tmp_path / "m", "--json"))
+    tuned = run("mix", models[0], tmp_path / "kn.arpa", "--tune", tiny.path, "-o", tmp_path / "m", "--json")
+    rows = json.loads(tuned)["models"]
     assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + 1e-5)
     facts = json.loads(run("evaluate", tmp_path / "kn.arpa", tiny.path, "--split", "valid", "--json"))
     assert facts["perplexity"] == pytest.approx(rows[1]["tune"], rel=1e-6)
@@ -213,7 +214,7 @@ def test_kenlm_files_mix_after_a_model(run, models: list[Path], tiny: Corpus, tm
     run("ngram", tiny.path, "-o", tmp_path / "kn.arpa", "--order", 3)
     (tmp_path / "kn.lm").write_bytes((tmp_path / "kn.arpa").read_bytes())  # read by KenLM for its name
     ours, theirs = (
-        json.loads(run("mix", models[0], tmp_path / name, "--tune", tiny.path, "--json"))
+        json.loads(run("mix", models[0], tmp_path / name, "--tune", tiny.path, "--json"))["models"]
         for name in ("kn.arpa", "kn.lm")
     )
     for one, other in zip(ours, theirs, strict=True):
@@ -234,7 +235,7 @@ def test_opponents_are_used_like_any_model(kind: str, run, tiny: Corpus, models:
     assert lm.score("w1 never") == pytest.approx(stepped, rel=1e-4)
     assert lm.vectors.shape[0] == len(lm.vocabulary)
     assert run("next", tmp_path / kind, "w1", "-k", 2).count("\n") == 2
-    rows = json.loads(run("mix", models[0], tmp_path / kind, "--tune", tiny.path, "--json"))
+    rows = json.loads(run("mix", models[0], tmp_path / kind, "--tune", tiny.path, "--json"))["models"]
     assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + 1e-5)
 
 

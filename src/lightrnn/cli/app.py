@@ -28,7 +28,7 @@ from . import (
     train,
     vectors,
 )
-from .screen import err
+from .screen import accept_all_characters, err, one_line
 
 app = typer.Typer(
     name="lightrnn",
@@ -97,6 +97,7 @@ def _options(
 
 
 def main() -> None:
+    accept_all_characters()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that temporaries are removed
     try:
         raise SystemExit(app(standalone_mode=False))
@@ -119,5 +120,5 @@ def main() -> None:
 
 
 def _fail(sentence: str) -> None:
-    err.print(f"error: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True)
+    err.print(one_line(f"error: {sentence}"), style="red")
     raise SystemExit(2)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ..compare.grid import Budget, Cell, Grid, checked_budget, slug
+from ..compare.grid import Budget, Grid, Run, checked_budget, slug
 from ..compare.runs import Comparison
 from ..compare.tables import Layout, ModelRow, csv_text, markdown, overview, plots
 from ..config import shipped_names
@@ -25,7 +25,7 @@ from .options import DeviceOption, ThreadsOption
 
 def compare(
     grid: Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(shipped_names('grid'))}, or a file.toml.")],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="RESULTS", help="The folder of cells and tables.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="RESULTS", help="The folder of runs and tables.")],
     work: Annotated[
         Path | None, typer.Option("--work", help="Folder of data and models; RESULTS/work unless given.")
     ] = None,
@@ -42,12 +42,12 @@ def compare(
 ) -> None:
     """Make the paper's tables: models against each other on the same data, under the same budget.
 
-    GRID names corpora, models, seeds and a budget of epochs or minutes that is the same for every network. A cell is
-    one corpus, model and seed; cells run one after the other (for several at once, run the command several times, each
-    with other --only or --model). A finished cell is one small file in RESULTS/cells and is never run again; Ctrl-C
+    GRID names corpora, models, seeds and a budget of epochs or minutes that is the same for every network. A run is
+    one corpus, model and seed; runs come one after the other (for several at once, run the command several times, each
+    with other --only or --model). A finished run is one small file in RESULTS/runs and is never repeated; Ctrl-C
     saves and stops, and the same command goes on, to the same figures if the budget is epochs. RESULTS/tables.md,
-    tables.csv and the plots are written after every cell, from all that are finished. A cell that fails is told at the
-    end; the others are run.
+    tables.csv and the plots are written after every run, from all that are finished. A run that fails is told at the
+    end; the others are done.
 
     Corpora are found under the folder that the environment variable LIGHTRNN_CORPORA names, or are folders made by
     `lightrnn prepare`. A grid of your own:
@@ -90,32 +90,31 @@ def compare(
     if not tables_only:
         comparison.check_corpora(chosen)
         with _telling_how_to_go_on():
-            for cell in chosen:
+            for run in chosen:
                 try:
-                    _run(comparison, cell)
+                    _run(comparison, run)
                 except (LightRNNError, MemoryError, RuntimeError) as error:
                     if not isinstance(error, LightRNNError) and not is_out_of_memory(error):
                         raise
                     reason = str(error) if isinstance(error, LightRNNError) else "out of memory"
-                    failures.append(f"{cell.name}: {reason}")
+                    failures.append(f"{run.name}: {reason}")
                     screen.note(f"  failed: {reason}")
                 _write(comparison, with_plots, command)
     _write(comparison, with_plots, command)
     header, rows = overview(_layout(settings), comparison.finished())
-    screen.out.print(screen.table("test perplexity/parameters", *header, rows=rows))
-    screen.note(
-        f"{len(comparison.finished())} of {len(settings.cells())} cells finished; tables in {out / 'tables.md'}"
-    )
+    spread = ", ± standard deviation over seeds" if any("±" in figure for row in rows for figure in row) else ""
+    screen.out.print(screen.table(f"test perplexity/parameters{spread}", *header, rows=rows))
+    screen.note(f"{len(comparison.finished())} of {len(settings.runs())} runs finished; tables in {out / 'tables.md'}")
     if failures:
-        count = f"{len(failures)} cell{'s' * (len(failures) > 1)}"
+        count = f"{len(failures)} run{'s' * (len(failures) > 1)}"
         raise LightRNNError(
-            f"{count} failed: {'; '.join(failures)}; mend the grid, remove the folder of such a cell in "
+            f"{count} failed: {'; '.join(failures)}; mend the grid, remove the folder of such a run in "
             f"{comparison.work}, and run the same command"
         )
 
 
 def _command(grid: str, out: Path, epochs: float | None, minutes: float | None, threads: int) -> str:
-    """What makes all the cells: the command without what only chose among them."""
+    """What makes all the runs: the command without what only chose among them."""
     options = (("--epochs", epochs), ("--minutes", minutes), ("--threads", threads))
     given = [part for name, value in options if value for part in (name, f"{value:g}")]
     return shlex.join(["lightrnn", "compare", grid, "-o", str(out), *given])
@@ -129,7 +128,7 @@ def _budget(epochs: float | None, minutes: float | None) -> Budget | None:
     return checked_budget("minutes", minutes, "the command line") if minutes is not None else None
 
 
-def _chosen(grid: Grid, cells: list[Cell], only: list[str] | None, models: list[str] | None) -> list[Cell]:
+def _chosen(grid: Grid, runs: list[Run], only: list[str] | None, models: list[str] | None) -> list[Run]:
     for option, asked, known in (
         ("--only", only, [entry.name for entry in grid.corpora]),
         ("--model", models, [entry.name for entry in grid.models]),
@@ -138,13 +137,13 @@ def _chosen(grid: Grid, cells: list[Cell], only: list[str] | None, models: list[
             if name not in known:
                 raise LightRNNError(f"{option} must be one of {', '.join(known)}, got {name!r}")
     return [
-        c for c in cells if c.corpus.name in (only or [c.corpus.name]) and c.model.name in (models or [c.model.name])
+        c for c in runs if c.corpus.name in (only or [c.corpus.name]) and c.model.name in (models or [c.model.name])
     ]
 
 
 @contextmanager
 def _telling_how_to_go_on() -> Iterator[None]:
-    """Where there is nothing to save first, Ctrl-C and SIGTERM stop at once: whole cells and stages are kept."""
+    """Where there is nothing to save first, Ctrl-C and SIGTERM stop at once: whole runs and stages are kept."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as stopped:
@@ -152,26 +151,24 @@ def _telling_how_to_go_on() -> Iterator[None]:
         raise typer.Exit(130 if isinstance(stopped, KeyboardInterrupt) else int(stopped.code or 0)) from None
 
 
-def _run(comparison: Comparison, cell: Cell) -> None:
-    """Run a cell, unless another process has finished it meanwhile."""
-    if cell not in comparison.missing():
+def _run(comparison: Comparison, run: Run) -> None:
+    """Do a run, unless another process has finished it meanwhile."""
+    if run not in comparison.missing():
         return
-    total = len(comparison.grid.cells())
-    budget = f", seed {cell.seed}, {cell.corpus.budget}" if cell.recipe else ""
-    screen.note(
-        f"cell {total - len(comparison.missing()) + 1} of {total}: {cell.corpus.name}, {cell.model.name}{budget}"
-    )
+    total = len(comparison.grid.runs())
+    budget = f", seed {run.seed}, {run.corpus.budget}" if run.recipe else ""
+    screen.note(f"run {total - len(comparison.missing()) + 1} of {total}: {run.corpus.name}, {run.model.name}{budget}")
     with screen.counter("words") as progress:
-        comparison.open(cell.corpus, progress)
-    if cell.recipe is not None:
-        with screen.stop_requests() as stop, screen.training_screen() as report:
-            outcome = comparison.train(cell, report, screen.patient_note(), lambda: stop() != 0)
+        comparison.open(run.corpus, progress)
+    if run.recipe is not None:
+        with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
+            outcome = comparison.train(run, report, progress, lambda: stop() != 0)
             signal = stop()
         if outcome.interrupted:
-            screen.note(f"saved; stopped at {cell.name}; go on with the same command")
+            screen.note(f"saved; stopped at {run.name}; go on with the same command")
             raise typer.Exit(128 + signal)
     with screen.counter("words") as progress:
-        facts = comparison.finish(cell, progress)
+        facts = comparison.finish(run, progress)
     mixed = f", mixed {facts['mix']['test']:.2f}" if facts["mix"] else ""
     screen.note(f"  valid {facts['valid']:.2f}, test {facts['test']:.2f}{mixed}")
 
@@ -189,14 +186,14 @@ def _layout(grid: Grid) -> Layout:
 
 
 def _write(comparison: Comparison, with_plots: bool, command: str) -> None:
-    """The tables and plots of all finished cells."""
-    grid, cells, folder = comparison.grid, comparison.finished(), comparison.results
+    """The tables and plots of all finished runs."""
+    grid, runs, folder = comparison.grid, comparison.finished(), comparison.results
     layout = _layout(grid)
     for name, text in (
-        ("tables.md", markdown(layout, cells, command, len(grid.cells()))),
-        ("tables.csv", csv_text(layout, cells)),
+        ("tables.md", markdown(layout, runs, command, len(grid.runs()))),
+        ("tables.csv", csv_text(layout, runs)),
     ):
         with atomic_file(folder / name) as file:
-            file.write(text.encode())
+            file.write(text.encode(errors="backslashreplace"))  # the command may name any path
     if with_plots:
-        plots(layout, cells, folder, slug)
+        plots(layout, runs, folder, slug)

@@ -59,8 +59,8 @@ def _demo(folder: Path, minutes: float) -> None:
 
     recipe = Recipe.load("demo").override({"minutes": minutes})
     _heading(f"2. Train: one layer of {recipe.model.hidden_size} units, {minutes:g} minutes")
-    with screen.training_screen() as report:
-        bootstrap.train(corpus, recipe, folder / "model", report=report, progress=screen.patient_note())
+    with screen.training_screen() as (report, progress):
+        bootstrap.train(corpus, recipe, folder / "model", report=report, progress=progress)
     model, _ = load_lightrnn(folder / "model")
     lm = NetworkLM(model, corpus.vocabulary)
 
@@ -79,24 +79,24 @@ def _demo(folder: Path, minutes: float) -> None:
     _heading("4. What comes next")
     for context in CONTEXTS:
         words = "  ".join(f"{word} {p:.1%}" for word, p in lm.next_words(context, 5))
-        screen.out.print(f"{context} …  {words}", markup=False, highlight=False)
+        screen.out.print(f"{context} …  {words}")
 
     _heading("5. Sampled sentences")
     for context in ("", *CONTEXTS[:2]):
         drawn = lm.generate(context, temperature=0.7, seed=1)
         sentence = itertools.takewhile(lambda word: word != corpus.vocabulary.rules.eos, drawn)
-        screen.out.print(" ".join([context, *itertools.islice(sentence, 40)]).strip(), markup=False, highlight=False)
+        screen.out.print(" ".join([context, *itertools.islice(sentence, 40)]).strip())
 
     _heading("6. Some rows of the word table, most coherent first: words that are used alike share a row")
-    coherence = np.nan_to_num(row_coherence(model.table, corpus.split("valid"), least=8), nan=-1.0)
+    coherence = row_coherence(model.table, corpus.split("valid"), least=8)
     counts = corpus.vocabulary.counts
     for row in rank_rows(model.table, counts, coherence)[:6]:
         members = row_words(model.table, counts, int(row))[:12]
-        screen.out.print("  ".join(corpus.vocabulary.words[w] for w in members), markup=False, highlight=False)
+        screen.out.print("  ".join(corpus.vocabulary.words[w] for w in members))
 
 
 def _heading(text: str) -> None:
-    screen.out.print(f"\n[bold]{text}[/bold]", highlight=False)
+    screen.out.print(f"\n{text}", style="bold")
 
 
 def unigram_perplexity(corpus: Corpus) -> float:

@@ -1,6 +1,5 @@
 """lightrnn evaluate"""
 
-import json
 from typing import Annotated, cast
 
 import typer
@@ -69,7 +68,7 @@ def evaluate(
             "parts": dict(zip(names, result.parts, strict=True)),
             "words_per_second": result.words_per_second,
         }
-        screen.out.print_json(json.dumps(facts))
+        screen.print_json(facts)
         return
     rows = [
         ["convention", result.convention],

@@ -1,6 +1,5 @@
 """lightrnn info"""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,16 +64,15 @@ def info(
             "parameters": parts,
             "conventional": full,
         }
-        screen.out.print_json(json.dumps(facts | {"files": files, "training": config.get("training", {})}))
+        screen.print_json(facts | {"files": files, "training": config.get("training", {})})
         return
     described = f"table {' × '.join(map(str, size.shape))}" if size.shape else settings.model
     screen.out.print(
         f"vocabulary {size.words:,}, {described}, {settings.layers} × {settings.hidden_size} {settings.cell}, "
-        f"input vectors of {settings.input_size}",
-        highlight=False,
+        f"input vectors of {settings.input_size}"
     )
     if perplexity := config.get("training", {}).get("valid_perplexity"):
-        screen.out.print(f"validation perplexity {perplexity:.2f}", highlight=False)
+        screen.out.print(f"validation perplexity {perplexity:.2f}")
     screen.out.print()
     screen.out.print(size_table(parts, full, settings.model))
     if files:

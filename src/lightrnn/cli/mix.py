@@ -1,6 +1,5 @@
 """lightrnn mix"""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,7 +71,7 @@ def mix(
     if out is not None:
         save_mix(out, models, weights)
     if as_json:
-        screen.out.print_json(json.dumps(rows))
+        screen.print_json({"models": rows})
         return
     lines = [[r["model"], f"{r['weight']:.3f}", *(f"{r[on]:.2f}" for on in found)] for r in rows]
     screen.out.print(screen.table(None, "model", "weight", *(f"perplexity, {on}" for on in found), rows=lines))

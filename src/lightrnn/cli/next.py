@@ -1,6 +1,5 @@
 """lightrnn next"""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +51,8 @@ def next_(
     unknown.add(words, lm.vocabulary.encode(words))
     tell_unknown(unknown)
     if as_json:
-        screen.out.print_json(json.dumps([{"word": word, "probability": p} for word, p in found]))
+        likeliest = [{"word": word, "probability": p} for word, p in found]
+        screen.print_json({"context": context, "words": likeliest})
         return
     if not found:
         screen.note(f"no word of the vocabulary begins with {prefix!r}")

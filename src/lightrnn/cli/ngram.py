@@ -1,6 +1,5 @@
 """lightrnn ngram"""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -53,7 +52,7 @@ def ngram(
     discounts = model.discounts or []
     if as_json:
         facts = {"tokens": len(ids), "ngrams": model.counts, "discounts": discounts, "seconds": seconds}
-        screen.out.print_json(json.dumps(facts))
+        screen.print_json(facts)
         return
     rows = [
         [str(n), f"{count:,}", *(f"{d:.4f}" for d in ds), "fallback" if ds == FALLBACK else ""]

@@ -1,6 +1,5 @@
 """lightrnn prepare"""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,7 +92,7 @@ def prepare(
     if vocab is None:
         tell_untaught(made)
     if as_json:
-        screen.out.print_json(json.dumps(made.info))
+        screen.print_json(made.info)
         return
     print_statistics(made)
 

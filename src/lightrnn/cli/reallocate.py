@@ -51,7 +51,8 @@ def reallocate(
     corpus = Corpus.load(data)
     if corpus.vocabulary.digest != vocabulary.digest:
         raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")
-    done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, progress=screen.patient_note(5.0))
+    with screen.waiting() as progress:
+        done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, progress=progress)
     new = carried_over(old, done.table, vocabulary.counts).eval()
     before, after = (evaluate(lm, corpus.split("valid"), vocabulary).perplexity for lm in (old, new))
     training = read_config(model)["training"] | {"valid_perplexity": after}
@@ -61,11 +62,11 @@ def reallocate(
         rows += [
             ["cost before, nats a token", f"{done.cost_before:.4f}"],
             ["cost after", f"{done.cost_after:.4f}"],
-            ["lower bound", f"{done.bound:.4f}"],
+            ["lower bound", screen.shown_bound(done)],
         ]
     rows += [
         ["validation perplexity before", f"{before:.2f}"],
-        ["right after, not trained yet", f"{after:.2f}"],
+        ["right after, not trained on the new table yet", f"{after:.2f}"],
         ["seconds", f"{done.seconds:.1f}"],
     ]
     screen.out.print(screen.table(None, "refinement", how, rows=rows))

@@ -58,8 +58,9 @@ def score(
     jsonl: one object a line: log_prob, tokens, unknown, perplexity, and the lists words, log_probs, is_unknown (null
     for the log-probability of a word that --unk skip leaves out).
 
-    kenlm: what KenLM's query prints. word=id order log10 for each word, the total, and a summary at the end. id is 0
-    for unknown words, else the id in the model's vocabulary plus 1; order is 1 for models that are not n-gram models.
+    kenlm: what KenLM's query prints, for an ARPA file to the last digit. word=id order log10 for each word, the total,
+    and a summary at the end. id is 0 for unknown words, else the word's place in the model's vocabulary without the
+    unknown word, from 1 on; order is 1 for models that are not n-gram models.
 
     srilm: what SRILM's ngram -ppl FILE -debug 2 prints. Unknown words and empty lines are left out, as there.
 

@@ -1,5 +1,8 @@
 """What people see: results on stdout, progress and notes on stderr."""
 
+import codecs
+import io
+import json
 import signal
 import sys
 import time
@@ -16,34 +19,75 @@ from rich.table import Table
 from ..runtime import Progress
 from ..text.corpus import is_data_folder
 from ..training.bootstrap import Event, Refined, Report, Run
+from ..training.refinement import NextTable
 from ..training.trainer import Batch, Check
 
-out = Console(soft_wrap=True)
-err = Console(stderr=True, soft_wrap=True)
+# Words and names of files are shown as they are, whatever brackets and colons they hold.
+out = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
+err = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+PLAIN = {
+    **{"√": "sqrt ", "×": "x", "…": "...", "±": "+/-", "→": "->", "·": "*", "½": "1/2", "²": "^2"},
+    **dict.fromkeys("─━╸╺", "-"),
+    **dict.fromkeys("╭╮╰╯", "+"),
+    "│": "|",
+}
+
+
+def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+    """For an encoding that lacks a character: plain ones that mean the same, or its number."""
+    assert isinstance(error, UnicodeEncodeError)
+    character = error.object[error.start]
+    one = UnicodeEncodeError(error.encoding, error.object, error.start, error.start + 1, error.reason)
+    return (PLAIN[character], error.start + 1) if character in PLAIN else codecs.backslashreplace_errors(one)
+
+
+codecs.register_error("lightrnn-plain", _plain)
+
+
+def accept_all_characters() -> None:
+    """From now on no character ends the program, whatever the terminal's encoding."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="lightrnn-plain")
+
+
+def one_line(message: str) -> str:
+    """Line ends and other characters that cannot be shown, as names of files may hold, by their numbers."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
 
 
 def note(message: str) -> None:
     """A line for the person at the screen."""
-    err.print(message, highlight=False)
+    err.print(one_line(message))
 
 
 def write(text: str) -> None:
-    """Text for another program: UTF-8 whatever the locale, on its way at once."""
-    sys.stdout.buffer.write(text.encode())
+    """Text for another program: UTF-8 whatever the locale, on its way at once; names of files as the bytes they are."""
+    sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
     sys.stdout.buffer.flush()
 
 
-def patient_note(seconds: float = 10.0) -> Progress:
-    """Notes on work that nobody expected to wait for: the first after so many seconds, then one in each such time."""
+def print_json(value: dict[str, Any]) -> None:
+    """One object, escaped where the terminal cannot show all characters."""
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    out.print_json(json.dumps(value), ensure_ascii=not unicode)
+
+
+def _patient_note(seconds: float = 10.0) -> Progress:
+    """Lines on work that nobody expected to wait for: the first after so many seconds, then one in each such time."""
     last = time.monotonic()
 
     def tell(what: str, done: int = 0, total: int = 0, /) -> None:
         nonlocal last
         if time.monotonic() - last >= seconds:
             last = time.monotonic()
-            note(f"… {what} {done:,} of {total:,}" if total else f"… {what}")
+            note(f"… {_told(what, done, total)}")
 
     return tell
+
+
+def _told(what: str, done: int, total: int) -> str:
+    return f"{what} {done:,} of {total:,}" if total else what
 
 
 def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
@@ -65,7 +109,7 @@ def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
 def counter(unit: str) -> Iterator[Progress]:
     """A live count of so many `unit`."""
     with bars.Progress(
-        bars.SpinnerColumn(),
+        bars.SpinnerColumn("line"),
         bars.TextColumn("{task.description} {task.fields[amount]}"),
         bars.TimeElapsedColumn(),
         console=err,
@@ -82,8 +126,28 @@ def counter(unit: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def training_screen() -> Iterator[Report]:
-    """A progress bar with perplexity, words/s and time left; a line for each validation."""
+def waiting(seconds: float = 5.0) -> Iterator[Progress]:
+    """What is being done: on a terminal one live line that vanishes at the end, else a line now and then."""
+    with bars.Progress(
+        bars.SpinnerColumn("line"),
+        bars.TextColumn("{task.description}", markup=False),
+        bars.TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    ) as progress:
+        task = progress.add_task("", total=None)
+
+        def tell(what: str, done: int = 0, total: int = 0, /) -> None:
+            progress.update(task, description=_told(what, done, total))
+
+        yield tell if err.is_terminal else _patient_note(seconds)
+
+
+@contextmanager
+def training_screen() -> Iterator[tuple[Report, Progress]]:
+    """A progress bar with perplexity, words/s and time left, or what is being done between rounds; a line for each
+    validation."""
     with bars.Progress(
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
@@ -104,7 +168,7 @@ def training_screen() -> Iterator[Report]:
             if not isinstance(event, Batch):
                 last_line = time.monotonic()
                 line = _check_line(run, event) if isinstance(event, Check) else _refined_line(run, event)
-                err.print(line, highlight=False)
+                err.print(line)
                 if not is_gone and not is_data_folder(run.corpus.path):
                     is_gone = True
                     note(f"note: {run.corpus.path} is gone; the run goes on without it, but could not be resumed")
@@ -120,9 +184,12 @@ def training_screen() -> Iterator[Report]:
             progress.update(bar, completed=used, description=where, facts=facts)
             if not err.is_terminal and time.monotonic() - last_line > 30:
                 last_line = time.monotonic()
-                err.print(f"{where}  {facts}", highlight=False)
+                err.print(f"{where}  {facts}")
 
-        yield report
+        def tell(what: str, done: int = 0, total: int = 0, /) -> None:
+            progress.update(bar, description=_told(what, done, total), facts="")
+
+        yield report, tell if err.is_terminal else _patient_note()
 
 
 def _round(run: Run) -> str:
@@ -142,20 +209,26 @@ def _check_line(run: Run, check: Check) -> str:
 
 
 def _refined_line(run: Run, refined: Refined) -> str:
-    refinement = refined.found
+    found = refined.found
     costs = ""
-    if refinement.cost_before is not None and refinement.cost_after is not None and refinement.bound is not None:
-        gap = 1 - refinement.bound / refinement.cost_after if refinement.cost_after else 0.0
+    if found.cost_before is not None and found.cost_after is not None:
         costs = (
-            f"; cost {refinement.cost_before:.4f} to {refinement.cost_after:.4f} nats a token, "
-            f"lower bound {refinement.bound:.4f} (gap {gap:.1%})"
+            f"; cost {found.cost_before:.4f} to {found.cost_after:.4f} nats a token, lower bound {shown_bound(found)}"
         )
     return (
-        f"table refined by {run.recipe.bootstrap.refine}: {refinement.moved:,} words moved, with "
-        f"{refinement.moved_tokens:.1%} of the tokens{costs}; perplexity {refined.perplexity_before:.1f} before, "
-        f"{refined.perplexity_after:.1f} right after; {refinement.seconds:.1f} s, "
+        f"table refined by {run.recipe.bootstrap.refine}: {found.moved:,} words moved, with "
+        f"{found.moved_tokens:.1%} of the tokens{costs}; perplexity {refined.perplexity_before:.1f} before, "
+        f"{refined.perplexity_after:.1f} right after (not trained on the new table yet); {found.seconds:.1f} s, "
         f"{refined.share_of_training:.2%} of the training time"
     )
+
+
+def shown_bound(found: NextTable) -> str:
+    """The lower bound of a matching's cost and how far above it the cost is, or that there is none."""
+    if found.bound is None or found.cost_after is None:
+        return "none with this solver"
+    gap = 1 - found.bound / found.cost_after if found.cost_after else 0.0
+    return f"{found.bound:.4f} (gap {gap:.1%})"
 
 
 def _clock(seconds: float) -> str:

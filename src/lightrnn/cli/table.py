@@ -1,6 +1,5 @@
 """lightrnn table"""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -62,21 +61,29 @@ def table(
     elif column is not None:
         facts |= {"shown": [view.line("column", column)]}
     else:
-        facts |= {"shown": [view.line("row", int(r)) for r in view.ranked(data)[:count]]}
-        facts |= view.coherence(data) if data is not None else {}
+        ranked = view.ranked(data)
+        facts |= {"shown": [view.line("row", int(r)) for r in ranked[:count]]}
+        if data is not None:
+            facts |= {"unranked": grid_shape(view.table)[0] - len(ranked), **view.coherence(data)}
     if html is not None:
         page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
         with atomic_file(html) as file:
-            file.write(page.encode())
+            file.write(page.encode(errors="backslashreplace"))  # the title may be any name
         screen.note(f"the page is {html}; open it in a browser")
     if as_json:
-        screen.out.print_json(json.dumps(facts))
+        screen.print_json(facts)
         return
     if word is not None:
-        _print(f"{facts['word']}: cell ({', '.join(map(str, facts['cell']))}), {facts['count']:,} occurrences")
+        cell = ", ".join(map(str, facts["cell"]))
+        screen.out.print(f"{facts['word']}: cell ({cell}), {facts['count']:,} occurrences")
     _print_lines(facts["shown"])
+    if facts.get("unranked"):
+        screen.out.print(
+            f"{facts['unranked']:,} of {grid_shape(view.table)[0]:,} rows could not be ranked: fewer than {LEAST} of "
+            "their words occur often enough in the validation text"
+        )
     if "coherence" in facts:
-        _print(
+        screen.out.print(
             f"likeness of row mates on the validation text: {facts['coherence']:.4f}, "
             f"in a random table {facts['random_coherence']:.4f}"
         )
@@ -105,13 +112,13 @@ class View:
         }
 
     def ranked(self, data: Path | None) -> NDArray[np.int64]:
-        """The rows, the most telling first."""
+        """The rows, the most telling first; without those of which too little is known."""
         if data is None:
             return rank_rows(self.table, self.vocabulary.counts)
         corpus = Corpus.load(data)
         if corpus.vocabulary.digest != self.vocabulary.digest:
             raise LightRNNError(f"--data {data} has another vocabulary than the model; give the data it was trained on")
-        coherence = np.nan_to_num(row_coherence(self.table, corpus.split("valid"), least=LEAST), nan=-1.0)
+        coherence = row_coherence(self.table, corpus.split("valid"), least=LEAST)
         return rank_rows(self.table, self.vocabulary.counts, coherence)
 
     def coherence(self, data: Path) -> dict[str, float]:
@@ -143,8 +150,4 @@ def _print_lines(lines: list[dict[str, Any]]) -> None:
     for name, count, line in zip(names, tokens, lines, strict=True):
         more = [f"… {line['more']:,} more"] if line["more"] else []
         shown = "  ".join(line["words"] + more)
-        _print(f"{name:{max(map(len, names))}}  {count:>{max(map(len, tokens))}} tokens  {shown}")
-
-
-def _print(text: str) -> None:
-    screen.out.print(text, markup=False, emoji=False, highlight=False)
+        screen.out.print(f"{name:{max(map(len, names))}}  {count:>{max(map(len, tokens))}} tokens  {shown}")

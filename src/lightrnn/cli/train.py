@@ -88,10 +88,8 @@ def train(
                 overrides = {"model": read_config(init)["kind"]} | overrides
             settings = Recipe.load(recipe or DEFAULT_RECIPE).override(overrides)
             start = _new(data, out, settings, overrides, valid, table, init)
-        with screen.stop_requests() as stop, screen.training_screen() as report:
-            outcome = start(
-                device=chosen_device, report=report, progress=screen.patient_note(), should_stop=lambda: stop() != 0
-            )
+        with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
+            outcome = start(device=chosen_device, report=report, progress=progress, should_stop=lambda: stop() != 0)
             signal = stop()
     if find_spec("matplotlib"):
         training_figures(out)

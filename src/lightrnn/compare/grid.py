@@ -22,7 +22,7 @@
     kind = "ngram"
     order = 5
 
-An n-gram model draws no random numbers and has no budget: it has one cell, of seed 0.
+An n-gram model draws no random numbers and has no budget: it has one run, of seed 0.
 """
 
 import re
@@ -89,8 +89,8 @@ class ModelEntry:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run."""
+class Run:
+    """One corpus, model and seed."""
 
     corpus: CorpusEntry
     model: ModelEntry
@@ -168,10 +168,10 @@ class Grid:
                 f"{origin}: target must be the name of a network, one of {', '.join(networks)}, got {self.target!r}"
             )
 
-    def cells(self) -> list[Cell]:
+    def runs(self) -> list[Run]:
         """All there are: one seed of everything, then the next."""
         return [
-            Cell(corpus, model, seed if model.recipe else 0)
+            Run(corpus, model, seed if model.recipe else 0)
             for index, seed in enumerate(self.seeds)
             for corpus in self.corpora
             for model in self.models

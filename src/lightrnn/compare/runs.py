@@ -1,7 +1,7 @@
-"""The cells of a grid, run one at a time: each a JSON file when it is finished, a model folder until then.
+"""The runs of a grid, one at a time: each a JSON file when it is finished, a model folder until then.
 
-RESULTS/cells/ holds one small file for each finished cell, written last and at once: a cell is there with all its facts
-or it is not done. WORK/ holds the prepared corpora and the model folders, from which unfinished cells go on. An n-gram
+RESULTS/runs/ holds one small file for each finished run, written last and at once: a run is there with all its facts
+or it is not done. WORK/ holds the prepared corpora and the model folders, from which unfinished runs go on. An n-gram
 model is estimated again when a mix needs it, which takes no longer than reading it from a file.
 """
 
@@ -31,9 +31,9 @@ from ..runtime import Progress, choose_device, silent, threads
 from ..text.corpus import SPLITS, Corpus, is_data_folder, prepare
 from ..text.presets import find_preset, find_splits
 from ..training import bootstrap
-from .grid import Budget, Cell, CorpusEntry, Grid, slug
+from .grid import Budget, CorpusEntry, Grid, Run, slug
 
-CELL_FORMAT = 1
+RUN_FORMAT = 1
 
 Facts = dict[str, Any]
 LogProbs = NDArray[np.float64]  # (N,) of the tokens of a text
@@ -51,7 +51,7 @@ class _Estimated:
 
 
 class Comparison:
-    """A grid with its results. A cell is run by `open`, then `train` if it is a network, then `finish`."""
+    """A grid with its results. A run is done by `open`, then `train` if it is a network, then `finish`."""
 
     def __init__(
         self, grid: Grid, results: Path, work: Path, *, corpora: Path | None = None, device: torch.device | None = None
@@ -59,6 +59,8 @@ class Comparison:
         """corpora: the folder of all corpora. Refuses results of the same names with other settings."""
         self.grid = grid
         self.results = results
+        old = results / "cells"  # what version 0.1.0 called its runs
+        self.files = old if old.is_dir() and not (results / "runs").exists() else results / "runs"
         self.work = work
         self.corpora = corpora
         self.device = device or choose_device()
@@ -68,22 +70,22 @@ class Comparison:
             self._check_same(facts)
 
     def finished(self) -> list[Facts]:
-        """The facts of the finished cells of this grid, in its order."""
-        return [read_cell(self._file(cell)) for cell in self.grid.cells() if self._file(cell).exists()]
+        """The facts of the finished runs of this grid, in its order."""
+        return [read_run(self._file(run)) for run in self.grid.runs() if self._file(run).exists()]
 
-    def missing(self) -> list[Cell]:
-        return [cell for cell in self.grid.cells() if not self._file(cell).exists()]
+    def missing(self) -> list[Run]:
+        return [run for run in self.grid.runs() if not self._file(run).exists()]
 
-    def check_corpora(self, cells: list[Cell]) -> None:
+    def check_corpora(self, runs: list[Run]) -> None:
         """Fail now rather than after hours where a corpus cannot be found."""
-        for entry in {cell.corpus.name: cell.corpus for cell in cells}.values():
+        for entry in {run.corpus.name: run.corpus for run in runs}.values():
             if is_data_folder(self._data(entry)):
                 self.open(entry)
             else:
                 self._text(entry)
 
     def open(self, entry: CorpusEntry, progress: Progress = silent) -> Corpus:
-        """The corpus, prepared if need be; it must be the one that its finished cells were trained on."""
+        """The corpus, prepared if need be; it must be the one that its finished runs were trained on."""
         if entry.name not in self._opened:
             folder = self._data(entry)
             if not is_data_folder(folder):
@@ -96,21 +98,21 @@ class Comparison:
             for facts in self.finished():
                 if facts["corpus"] == entry.name and not corpus.has_digest(facts["data"], *SPLITS):
                     raise LightRNNError(
-                        f"{folder} is not the data that the finished cells of {entry.name} in {self.results} were run "
-                        "on; put that back, or use another -o"
+                        f"{folder} is not the data that the finished runs of {entry.name} in {self.results} were "
+                        "made on; put that back, or use another -o"
                     )
             self._opened[entry.name] = corpus
         return self._opened[entry.name]
 
     def train(
         self,
-        cell: Cell,
+        run: Run,
         report: bootstrap.Report = lambda run, event: None,
         progress: Progress = silent,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> bootstrap.Outcome:
-        """Train the network of a cell, or go on where it was stopped."""
-        recipe, corpus, folder = cell.recipe, self.open(cell.corpus), self.work / cell.name
+        """Train the network of a run, or go on where it was stopped."""
+        recipe, corpus, folder = run.recipe, self.open(run.corpus), self.work / run.name
         assert recipe is not None
         if (folder / TRAINING).exists():
             begun = Recipe.from_dict(
@@ -128,17 +130,17 @@ class Comparison:
             corpus, recipe, folder, device=self.device, report=report, progress=progress, should_stop=should_stop
         )
 
-    def finish(self, cell: Cell, progress: Progress = silent) -> Facts:
-        """Score the held-out texts and write the cell's file."""
-        corpus = self.open(cell.corpus, progress)
-        measured = self._network(cell, corpus, progress) if cell.recipe else self._ngram(cell, corpus, progress)
+    def finish(self, run: Run, progress: Progress = silent) -> Facts:
+        """Score the held-out texts and write the run's file."""
+        corpus = self.open(run.corpus, progress)
+        measured = self._network(run, corpus, progress) if run.recipe else self._ngram(run, corpus, progress)
         facts = {
-            "format": CELL_FORMAT,
-            "corpus": cell.corpus.name,
-            "model": cell.model.name,
-            "seed": cell.seed,
-            "recipe": cell.recipe.to_dict() if cell.recipe else {"order": cell.model.order},
-            "budget": cell.budget,
+            "format": RUN_FORMAT,
+            "corpus": run.corpus.name,
+            "model": run.model.name,
+            "seed": run.seed,
+            "recipe": run.recipe.to_dict() if run.recipe else {"order": run.model.order},
+            "budget": run.budget,
             "data": corpus.digest(*SPLITS),
             "train_tokens": len(corpus.split("train")),
             "vocabulary_size": len(corpus.vocabulary),
@@ -146,12 +148,12 @@ class Comparison:
             "machine": machine(self.device),
             "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
-        self._file(cell).parent.mkdir(parents=True, exist_ok=True)
-        write_json(self._file(cell), facts)
+        self._file(run).parent.mkdir(parents=True, exist_ok=True)
+        write_json(self._file(run), facts)
         return facts
 
-    def _network(self, cell: Cell, corpus: Corpus, progress: Progress) -> Facts:
-        folder = self.work / cell.name
+    def _network(self, run: Run, corpus: Corpus, progress: Progress) -> Facts:
+        folder = self.work / run.name
         _, trained = load_training(folder)
         lines = [json.loads(line) for line in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
         model, vocabulary = load_model(folder, self.device)
@@ -160,7 +162,7 @@ class Comparison:
         mix = None
         if self.grid.mix:
             kneser_ney = next(entry for entry in self.grid.models if entry.recipe is None)
-            ngram = self._estimate(cell.corpus, kneser_ney.order, progress)
+            ngram = self._estimate(run.corpus, kneser_ney.order, progress)
             weights = tune(np.stack([_log_probs(lm, corpus, "valid", progress), ngram.valid], axis=1))
             together = mixed(np.stack([test, ngram.test], axis=1), weights)
             mix = {"with": kneser_ney.name, "weight": weights[0], "test": perplexity_of(together)}
@@ -188,9 +190,9 @@ class Comparison:
             "curve": curve,
         }
 
-    def _ngram(self, cell: Cell, corpus: Corpus, progress: Progress) -> Facts:
+    def _ngram(self, run: Run, corpus: Corpus, progress: Progress) -> Facts:
         """The same facts of an n-gram model; its parameters are its n-grams."""
-        made = self._estimate(cell.corpus, cell.model.order, progress)
+        made = self._estimate(run.corpus, run.model.order, progress)
         return {
             "valid": perplexity_of(made.valid),
             "test": perplexity_of(made.test),
@@ -224,15 +226,15 @@ class Comparison:
             self._estimated[entry.name, order] = _Estimated(valid, test, sum(model.counts), size, seconds)
         return self._estimated[entry.name, order]
 
-    def _file(self, cell: Cell) -> Path:
-        return self.results / "cells" / f"{cell.name}.json"
+    def _file(self, run: Run) -> Path:
+        return self.files / f"{run.name}.json"
 
     def _all_facts(self) -> list[Facts]:
-        return [read_cell(path) for path in sorted((self.results / "cells").glob("*.json"))]
+        return [read_run(path) for path in sorted(self.files.glob("*.json"))]
 
     def _check_same(self, facts: Facts) -> None:
         """Refuse to set results beside others of another budget, or of another model by the same name."""
-        named = f"{self.results / 'cells'} has a cell of {facts['corpus']}, {facts['model']}"
+        named = f"{self.files} has a run of {facts['corpus']}, {facts['model']}"
         corpus = next((entry for entry in self.grid.corpora if entry.name == facts["corpus"]), None)
         model = next((entry for entry in self.grid.models if entry.name == facts["model"]), None)
         if corpus is not None and facts["budget"] is not None:
@@ -248,7 +250,7 @@ class Comparison:
             now = {"order": model.order} if model.recipe is None else {}
             difference = "" if facts["recipe"] == now else f"settings {facts['recipe']}"
         else:
-            recipe = Cell(corpus, model, facts["seed"]).recipe
+            recipe = Run(corpus, model, facts["seed"]).recipe
             assert recipe is not None
             difference = _difference(Recipe.from_dict(facts["recipe"], str(self.results)), recipe)
         if difference:
@@ -279,11 +281,11 @@ class Comparison:
         return folder
 
 
-def read_cell(path: Path) -> Facts:
+def read_run(path: Path) -> Facts:
     facts = read_json(path)
-    if facts.get("format") != CELL_FORMAT:
+    if facts.get("format") != RUN_FORMAT:
         raise LightRNNError(
-            f"{path} is not a cell that this lightrnn can read (format {facts.get('format')!r}, not {CELL_FORMAT}); "
+            f"{path} is not a run that this lightrnn can read (format {facts.get('format')!r}, not {RUN_FORMAT}); "
             "use another -o, or the lightrnn that wrote it"
         )
     return facts

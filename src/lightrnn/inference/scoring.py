@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isfinite, log, nan
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,35 +180,54 @@ class JSONLines(Format):
 class KenLM(Format):
     """KenLM's query: word=id order log10 for each word, then the total; four lines at the end.
 
-    id is the word's id in our vocabulary plus 1, and 0 for unknown words, as it is there.
+    id is 0 for the unknown word and else the word's place among the others in the vocabulary, from 1 on: for an ARPA
+    file in the file's order, <s> included, as it is there. Sums and figures are in single precision, as they are there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unknown_id: int) -> None:
         super().__init__()
+        self._unknown_id = unknown_id
         self._total = self._unknown_total = 0.0
         self._tokens = self._unknown = 0
 
     def line(self, scored: ScoredLine) -> str:
-        self._total += scored.total
-        self._unknown_total += scored.unknown_total
+        log10 = (scored.log_probs / LN10).astype(np.float32)
+        total = np.add.accumulate(log10)[-1]
+        self._total += float(total)
+        self._unknown_total += float(log10[scored.unknown].sum(dtype=np.float64))
         self._tokens += len(scored.ids)
         self._unknown += scored.unknown_words
-        ids = np.where(scored.unknown, 0, scored.ids + 1).tolist()
-        columns = (ids, scored.orders.tolist(), (scored.log_probs / LN10).tolist())
+        ids = np.where(scored.unknown, 0, scored.ids + (scored.ids < self._unknown_id)).tolist()
+        columns = (ids, scored.orders.tolist(), map(_shortest, log10))
         tokens = [
-            f"{word}={index} {order} {log10:.7g}\t"
-            for word, index, order, log10 in zip([*scored.words, "</s>"], *columns, strict=True)
+            f"{word}={index} {order} {figure}\t"
+            for word, index, order, figure in zip([*scored.words, "</s>"], *columns, strict=True)
         ]
-        return f"{''.join(tokens)}Total: {scored.total / LN10:.8g} OOV: {scored.unknown_words}\n"
+        return f"{''.join(tokens)}Total: {_shortest(total)} OOV: {scored.unknown_words}\n"
 
     def summary(self, name: str) -> str:
-        known = perplexity(self._total - self._unknown_total, self._tokens - self._unknown)
+        known = _perplexity10(self._total - self._unknown_total, self._tokens - self._unknown)
         return (
-            f"Perplexity including OOVs:\t{perplexity(self._total, self._tokens):.8g}\n"
-            f"Perplexity excluding OOVs:\t{known:.8g}\n"
+            f"Perplexity including OOVs:\t{_shortest(_perplexity10(self._total, self._tokens))}\n"
+            f"Perplexity excluding OOVs:\t{_shortest(known)}\n"
             f"OOVs:\t{self._unknown}\n"
             f"Tokens:\t{self._tokens}\n"
         )
+
+
+def _perplexity10(log10: float, tokens: int) -> np.float64:
+    """10^(-log10 / tokens), nan without any."""
+    with np.errstate(over="ignore"):
+        return np.power(10.0, -np.float64(log10) / tokens) if tokens else np.float64(nan)
+
+
+def _shortest(value: np.floating[Any]) -> str:
+    """As KenLM writes numbers: with the fewest digits that only this value has in its precision."""
+    if np.isnan(value):
+        return "NaN"
+    if value == 0 or 1e-6 <= abs(value) < 1e21 or np.isinf(value):
+        return np.format_float_positional(value, trim="-")
+    return np.format_float_scientific(value, trim="-", exp_digits=1).replace("+", "")
 
 
 @dataclass
@@ -279,7 +298,7 @@ def make_format(name: FormatName, lm: LM, log_base: str = "10") -> Format:
     if name in {"kenlm", "srilm"} and log_base != "10":
         raise LightRNNError(f"--format {name} is in log10 always, got --log-base {log_base}; use tsv or jsonl")
     if name == "kenlm":
-        return KenLM()
+        return KenLM(lm.vocabulary.unk_id)
     if name == "srilm":
         return SRILM(lm.has_orders)
     return (TSV if name == "tsv" else JSONLines)(LOG_BASES[log_base])

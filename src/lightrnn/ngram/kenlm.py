@@ -3,6 +3,7 @@
 Shapes: N tokens, V vocabulary.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class KenLM:
         config.show_progress = False
         config.arpa_complain = kenlm.ARPALoadComplain.NONE
         try:
-            self.model = kenlm.Model(str(path), config)
+            self.model = kenlm.Model(os.fsencode(path), config)
         except OSError as error:
             raise LightRNNError(f"KenLM cannot read {path}: {error}; give an ARPA or a KenLM binary file") from None
         self.new_state = kenlm.State

@@ -47,9 +47,10 @@ def row_tokens(table: WordTable, counts: NDArray[np.int64]) -> NDArray[np.int64]
 def rank_rows(
     table: WordTable, counts: NDArray[np.int64], coherence: NDArray[np.float64] | None = None
 ) -> NDArray[np.int64]:
-    """[R]: the rows, the most coherent first; where no measure is given, the most used first."""
+    """The rows, the most used first; or, by coherence[R], the most coherent first, without those it is NaN of."""
     score = row_tokens(table, counts) if coherence is None else coherence
-    return np.argsort(-score, kind="stable")
+    ranked = np.argsort(-score, kind="stable")
+    return ranked[~np.isnan(score[ranked])]
 
 
 def explorer_page(table: WordTable, vocabulary: Vocabulary, title: str) -> str:

@@ -35,16 +35,21 @@ Solver = Callable[[Costs, WordTable], "Matching"]  # a better table than the giv
 
 @dataclass(frozen=True)
 class Matching:
-    """A table, what it costs, and what no table can be below; `exact` has bound = cost."""
+    """A table, what it costs, and what no table can cost less than.
+
+    `exact` has bound = cost, `half` proves nothing and has None.
+    """
 
     table: WordTable
     cost: float
-    bound: float
+    bound: float | None
     seconds: float
 
     @property
-    def gap(self) -> float:
-        """How far above the best the cost can be at most, as a share of it."""
+    def gap(self) -> float | None:
+        """How far above the best the cost can be at most, as a share of it; None without a bound."""
+        if self.bound is None:
+            return None
         return (self.cost - self.bound) / self.cost if self.cost else 0.0
 
 
@@ -111,7 +116,7 @@ def half(costs: Costs, table: WordTable) -> Matching:
     chosen = _heaviest_first(weights, cells + offsets, np.array(table.shape), prod(table.shape[1:]))
     found = WordTable(cells[chosen], table.shape)
     cost = table_cost(costs, found)
-    return Matching(found, cost, 0.0, time.perf_counter() - start)
+    return Matching(found, cost, None, time.perf_counter() - start)
 
 
 def _gains(costs: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -63,10 +63,14 @@ class TextRules:
         return text.lower() if self.lowercase else text
 
     def clean(self, text: str) -> str:
-        """The same for what a person or program gave, which may not be text at all."""
+        """The same for what a person or program gave, which may not be text at all.
+
+        What a terminal of another encoding passed on as single bytes is read as the UTF-8 that it was.
+        """
         try:
-            text.encode()
-        except UnicodeEncodeError:
+            if not text.isascii():
+                text = text.encode(errors="surrogateescape").decode()
+        except UnicodeError:
             raise LightRNNError(f"{text[:60]!r} holds bytes that are not UTF-8; give text in UTF-8") from None
         return self.fold(text)
 

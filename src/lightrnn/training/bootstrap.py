@@ -34,7 +34,7 @@ from .trainer import Batch, Check, Trainer
 
 SAVE_SECONDS = 60.0
 SPENT = ("start_seconds", "refinement_seconds", "seconds")  # fields of a Run: where its time went
-KEPT = ("round", "best_perplexity", "words", *SPENT)  # what is saved of a Run beside its trainer
+KEPT = ("round", "best_perplexity", "words", "steps", *SPENT)  # what is saved of a Run beside its trainer
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,12 @@ class Run:
     refinement_seconds: float = 0.0
     seconds: float = 0.0  # of training and validating in the rounds before
     words: int = 0
+    steps: int = 0  # mini-batches of the rounds before
+
+    @property
+    def step(self) -> int:
+        """Mini-batches done over all rounds."""
+        return self.steps + self.trainer.position.step
 
     @property
     def spent(self) -> float:
@@ -148,6 +154,7 @@ def resume(
         table = WordTable(tensors["model.codes"].numpy().astype("int64"), tuple(facts["table_shape"]))
     model = build(recipe.model, corpus.vocabulary, table, recipe.training.seed).to(device or choose_device())
     try:
+        facts.setdefault("steps", _steps_of_words(facts["words"], recipe))  # version 0.1.0 did not count them
         kept = {name: facts[name] for name in KEPT}
         trainer = _trainer(model, recipe, corpus, facts["round"], sum(facts[name] for name in SPENT))
         trainer.restore(tensors, facts["position"])
@@ -165,7 +172,7 @@ def resume(
 
 def _bootstrap(run: Run, report: Report, progress: Progress, should_stop: Callable[[], bool]) -> Outcome:
     """Steps 2 and 3 of the paper's bootstrap, until the rounds are done."""
-    board = Board(run.folder / "tensorboard", _steps(run)) if find_spec("tensorboard") else None
+    board = Board(run.folder / "tensorboard", run.step) if find_spec("tensorboard") else None
     _save(run)
     while True:
         saved = time.monotonic()
@@ -206,6 +213,7 @@ def _refine(run: Run, progress: Progress) -> Refined:
     run.round += 1
     run.seconds += old.position.seconds + validating
     run.words += old.position.words
+    run.steps += old.position.step
     run.refinement_seconds += found.seconds
     run.trainer = _trainer(model, run.recipe, run.corpus, run.round, run.spent)
     return Refined(found, before, after, found.seconds / run.seconds)
@@ -254,10 +262,9 @@ def check_rounds(recipe: Recipe) -> None:
         )
 
 
-def _steps(run: Run) -> int:
-    """Mini-batches over all rounds, which is what TensorBoard's axis shows."""
-    per_batch = run.recipe.training.batch_size * run.recipe.training.window
-    return round(run.words / per_batch) + run.trainer.position.step
+def _steps_of_words(words: int, recipe: Recipe) -> int:
+    """About how many mini-batches some words make."""
+    return round(words / (recipe.training.batch_size * recipe.training.window))
 
 
 def _summary(run: Run) -> dict[str, Any]:
@@ -267,7 +274,7 @@ def _summary(run: Run) -> dict[str, Any]:
         "valid_perplexity": run.best_perplexity,
         "round": run.round,
         "words": run.words + run.trainer.position.words,
-        "steps": run.trainer.position.step,
+        "steps": run.step,
     }
 
 
@@ -296,7 +303,7 @@ def _check_facts(run: Run, check: Check) -> dict[str, Any]:
     seconds, words = run.seconds + position.seconds, run.words + position.words
     return {
         "round": run.round,
-        "step": position.step,
+        "step": run.step,
         "epoch": words / len(run.trainer.train),
         "words": words,
         "learning_rate": check.learning_rate,
@@ -333,4 +340,4 @@ def _log(run: Run, board: Board | None, facts: dict[str, Any]) -> None:
         file.write(json.dumps(facts) + "\n")
     for name in ("learning_rate", "train_perplexity", "valid_perplexity", "words_per_second"):
         if board is not None and name in facts:
-            board.add_scalar(name, facts[name], _steps(run))
+            board.add_scalar(name, facts[name], run.step)

@@ -102,7 +102,8 @@ def _matching(
     found = cast(Matching, SOLVERS[config.solver](costs, model.table))
     tokens = float(sums.counts.sum())
     before = table_cost(costs, model.table) / tokens
-    return NextTable(found.table, cost_before=before, cost_after=found.cost / tokens, bound=found.bound / tokens)
+    bound = None if found.bound is None else found.bound / tokens
+    return NextTable(found.table, cost_before=before, cost_after=found.cost / tokens, bound=bound)
 
 
 NONE = None
