@@ -19,6 +19,7 @@ ORDER = [
     *(
         "errors",
         "files",
+        "outputs",
         "text.rules",
         "text.presets",
         "text.vocabulary",

@@ -17,6 +17,7 @@ from ..compare.tables import Layout, ModelRow, csv_text, markdown, overview, plo
 from ..config import shipped_names
 from ..errors import LightRNNError, is_out_of_memory
 from ..files import atomic_file
+from ..outputs import InUse, locked, sweep
 from ..training.bootstrap import choose_device
 from ..training.figures import check_matplotlib
 from . import screen
@@ -43,11 +44,11 @@ def compare(
     """Make the paper's tables: models against each other on the same data, under the same budget.
 
     GRID names corpora, models, seeds and a budget of epochs or minutes that is the same for every network. A cell is
-    one corpus, model and seed; cells run one after the other (for several at once, run the command several times, each
-    with other --only or --model). A finished cell is one small file in RESULTS/cells and is never run again; Ctrl-C
-    saves and stops, and the same command goes on, to the same figures if the budget is epochs. RESULTS/tables.md,
-    tables.csv and the plots are written after every cell, from all that are finished. A cell that fails is told at the
-    end; the others are run.
+    one corpus, model and seed; cells run one after the other (for several at once, run the command several times: each
+    passes over the cells that another is running). A finished cell is one small file in RESULTS/cells and is never run
+    again; Ctrl-C saves and stops, and the same command goes on, to the same figures if the budget is epochs.
+    RESULTS/tables.md, tables.csv and the plots are written after every cell, from all that are finished. A cell that
+    fails is told at the end; the others are run.
 
     Corpora are found under the folder that the environment variable LIGHTRNN_CORPORA names, or are folders made by
     `lightrnn prepare`. A grid of your own:
@@ -92,7 +93,11 @@ def compare(
         with _telling_how_to_go_on():
             for cell in chosen:
                 try:
-                    _run(comparison, cell)
+                    with comparison.claimed(cell):
+                        _run(comparison, cell)
+                except InUse as error:
+                    screen.note(f"{cell.name}: passed over, {error.holder} is running it")
+                    continue
                 except (LightRNNError, MemoryError, RuntimeError) as error:
                     if not isinstance(error, LightRNNError) and not is_out_of_memory(error):
                         raise
@@ -190,13 +195,17 @@ def _layout(grid: Grid) -> Layout:
 
 def _write(comparison: Comparison, with_plots: bool, command: str) -> None:
     """The tables and plots of all finished cells."""
-    grid, cells, folder = comparison.grid, comparison.finished(), comparison.results
+    grid, folder = comparison.grid, comparison.results
     layout = _layout(grid)
-    for name, text in (
-        ("tables.md", markdown(layout, cells, command, len(grid.cells()))),
-        ("tables.csv", csv_text(layout, cells)),
-    ):
-        with atomic_file(folder / name) as file:
-            file.write(text.encode())
-    if with_plots:
-        plots(layout, cells, folder, slug)
+    with locked(folder / "tables", wait=True):
+        cells = comparison.finished()
+        for names in ("tables.*", "*.png"):
+            sweep(folder, names)
+        for name, text in (
+            ("tables.md", markdown(layout, cells, command, len(grid.cells()))),
+            ("tables.csv", csv_text(layout, cells)),
+        ):
+            with atomic_file(folder / name) as file:
+                file.write(text.encode())
+        if with_plots:
+            plots(layout, cells, folder, slug)

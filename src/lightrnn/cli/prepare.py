@@ -9,11 +9,12 @@ import typer
 from ..errors import LightRNNError
 from ..models.checkpoint import load_vocabulary
 from ..models.sizes import human_count
+from ..outputs import check_output, settle
 from ..text import corpus as corpora
 from ..text.presets import PRESETS, Preset, choose_splits, find_preset, find_splits
 from ..text.rules import TextRules
 from . import screen
-from .options import ForceOption, JsonOption, check_output
+from .options import ForceOption, JsonOption
 
 
 def prepare(
@@ -69,7 +70,8 @@ def prepare(
       zcat shards/*.gz | lightrnn prepare - --min-count 3 -o data
       lightrnn prepare 1-billion-word-language-modeling-benchmark --preset billionw -o data
     """
-    check_output(out, force, "data.json")
+    texts = [*train, *(valid or []), *(test or [])]
+    check_output(out, "data", inputs=texts if vocab is None else [*texts, vocab], force=force)
     chosen = find_preset(preset) if preset is not None else None
     if vocab is not None and (min_count or max_words):
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
@@ -83,6 +85,8 @@ def prepare(
             "name the files with TRAIN, --valid and --test"
         )
     files = choose_splits(train, valid or [], test or [], layout)
+    if vocab is not None:
+        settle(vocab)
     vocabulary = load_vocabulary(vocab) if vocab is not None and vocab.is_dir() else vocab
     with screen.counter("words") as progress:
         made = corpora.prepare(
@@ -94,6 +98,7 @@ def prepare(
             min_count=min_count or (chosen.min_count if chosen else 1),
             max_words=max_words,
             vocabulary=vocabulary,
+            force=force,
             progress=progress,
         )
     if as_json:

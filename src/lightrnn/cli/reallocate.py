@@ -8,12 +8,13 @@ import typer
 from ..config import BootstrapConfig
 from ..errors import LightRNNError
 from ..inference.evaluation import evaluate
-from ..models.checkpoint import CONFIG, load_lightrnn, read_config, save_model
+from ..models.checkpoint import load_lightrnn, read_config, save_model
+from ..outputs import replace_output
 from ..text.corpus import Corpus
 from ..training.bootstrap import choose_device
 from ..training.refinement import carried_over, refine
 from . import screen
-from .options import DeviceOption, ForceOption, ThreadsOption, check_output, use_threads
+from .options import DeviceOption, ForceOption, ThreadsOption, use_threads
 
 
 def reallocate(
@@ -45,17 +46,16 @@ def reallocate(
     if how == "none":
         raise LightRNNError("--refine must be matching or cluster here, got 'none'")
     config = BootstrapConfig(refine=how, solver=solver)
-    check_output(out, force, CONFIG)
     use_threads(threads)
-    old, vocabulary = load_lightrnn(model, choose_device(device))
-    corpus = Corpus.load(data)
-    if corpus.vocabulary.digest != vocabulary.digest:
-        raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")
-    done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, tell=screen.patient_note(5.0))
-    new = carried_over(old, done.table, vocabulary.counts).eval()
-    before, after = (evaluate(lm, corpus.split("valid"), vocabulary).perplexity for lm in (old, new))
-    training = read_config(model)["training"] | {"valid_perplexity": after}
-    save_model(out, new, vocabulary, training)
+    with replace_output(out, "model", inputs=[model, data], force=force) as stage:
+        old, vocabulary = load_lightrnn(model, choose_device(device))
+        corpus = Corpus.load(data)
+        if corpus.vocabulary.digest != vocabulary.digest:
+            raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")
+        done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, tell=screen.patient_note(5.0))
+        new = carried_over(old, done.table, vocabulary.counts).eval()
+        before, after = (evaluate(lm, corpus.split("valid"), vocabulary).perplexity for lm in (old, new))
+        save_model(stage, new, vocabulary, read_config(model)["training"] | {"valid_perplexity": after})
     rows = [["words moved", f"{done.moved:,}"], ["tokens that they carry", f"{done.moved_tokens:.1%}"]]
     if done.cost_before is not None:
         rows += [

@@ -8,13 +8,13 @@ from ..errors import LightRNNError
 from ..files import expand
 from ..inference.lm import LM
 from ..inference.mixture import translation
-from ..text.corpus import Corpus
+from ..text.corpus import Corpus, is_data_folder
 from ..text.windows import Ids
 
 
 def ids_of(lm: LM, text: list[str], split: str) -> Ids:
     """Text files (or -), or a split of a data folder whose words are the model's."""
-    if len(text) == 1 and (Path(text[0]) / "data.json").exists():
+    if len(text) == 1 and is_data_folder(text[0]):
         corpus = Corpus.load(Path(text[0]))
         ids, _ = translation(corpus.vocabulary, lm.vocabulary)
         missing = len(lm.vocabulary) - len(np.unique(ids)) - (corpus.vocabulary.rules.bos != lm.vocabulary.rules.bos)

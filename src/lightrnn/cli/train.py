@@ -1,10 +1,7 @@
 """lightrnn train"""
 
-import os
 import shlex
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,10 +11,11 @@ import typer
 
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
 from ..errors import LightRNNError
-from ..models.checkpoint import CONFIG, load_model, read_config
+from ..models.checkpoint import load_model, read_config
 from ..models.lightrnn import RecurrentModel
+from ..outputs import locked, replace_output, settle
 from ..table.word_table import WordTable
-from ..text.corpus import Corpus
+from ..text.corpus import Corpus, is_data_folder
 from ..text.corpus import prepare as prepare_corpus
 from ..text.presets import choose_splits
 from ..text.vocabulary import Vocabulary
@@ -25,7 +23,7 @@ from ..training import bootstrap
 from ..training.figures import training_figures
 from ..training.refinement import Start
 from . import screen
-from .options import DeviceOption, ForceOption, ThreadsOption, check_output, use_threads, with_settings
+from .options import DeviceOption, ForceOption, ThreadsOption, use_threads, with_settings
 
 DEFAULT_RECIPE = "small"
 
@@ -71,26 +69,24 @@ def train(
         for name, value in (("recipe", recipe), ("valid", valid), ("table", table), ("init", init)):
             if value is not None:
                 raise LightRNNError(f"--{name} cannot be used with --resume: the run in {out} has its own")
-    else:
-        check_output(out, force, CONFIG)
-        for path in (data, init, table):
-            if path is not None and out.exists() and path.resolve().is_relative_to(out.resolve()):
-                raise LightRNNError(f"{path} is in the folder that --force would replace; choose another -o")
-    with nullcontext() if resume else _in_place_of_old(out):
+    with locked(out), ExitStack() as staging:
         if resume:
             start = _resumed(data, out, overrides)
         else:
+            inputs = [path for path in (data, valid, init, table, recipe) if path is not None]
+            stage = staging.enter_context(replace_output(out, "model", inputs=inputs, force=force))
             if init is not None:
                 overrides = {"model": read_config(init)["kind"]} | overrides
             settings = Recipe.load(recipe or DEFAULT_RECIPE).override(overrides)
-            start = _new(data, out, settings, overrides, valid, table, init)
+            start = _new(data, stage, settings, overrides, valid, table, init)
         with screen.stop_requests() as stop, screen.training_screen() as report:
-            outcome = start(
-                device=chosen_device, report=report, tell=screen.patient_note(), should_stop=lambda: stop() != 0
-            )
+            run = start(device=chosen_device)
+            staging.close()  # the new run is whole: from here on it is in its place
+            run.moved(out)
+            outcome = bootstrap.go_on(run, report, screen.patient_note(), lambda: stop() != 0)
             signal = stop()
-    if find_spec("matplotlib"):
-        training_figures(out)
+        if find_spec("matplotlib"):
+            training_figures(out)
     if outcome.interrupted:
         command = shlex.join(["lightrnn", "train", str(data), "-o", str(out), "--resume"])
         screen.note(f"saved; go on with: {command}")
@@ -98,42 +94,25 @@ def train(
     screen.note(f"{outcome.reason}; best validation perplexity {outcome.best_perplexity:.2f}; model in {out}")
 
 
-@contextmanager
-def _in_place_of_old(out: Path) -> Iterator[None]:
-    """The old folder steps aside, and comes back if no new model was begun."""
-    aside = out.with_name(f".{out.name}.{os.getpid()}.old")
-    if out.exists():
-        out.rename(aside)
-    try:
-        yield
-    finally:
-        if (out / CONFIG).exists():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            shutil.rmtree(out, ignore_errors=True)
-            if aside.exists():
-                aside.rename(out)
-
-
-def _resumed(data: Path, out: Path, overrides: dict[str, Any]) -> "partial[bootstrap.Outcome]":
+def _resumed(data: Path, out: Path, overrides: dict[str, Any]) -> "partial[bootstrap.Run]":
     read_config(out)
-    if (data / "data.json").exists():
-        return partial(bootstrap.resume, Corpus.load(data), out, overrides)
+    if is_data_folder(data):
+        return partial(bootstrap.reopen, Corpus.load(data), out, overrides)
     corpus = Corpus.load(out / "data") if (out / "data").exists() else None
     if corpus is None or [Path(f).name for f in choose_splits([str(data)], [], [])[0]] != corpus.files("train"):
         raise LightRNNError(f"{data} is not the data that {out} was training on; resume with that")
-    return partial(bootstrap.resume, corpus, out, overrides)
+    return partial(bootstrap.reopen, corpus, out, overrides)
 
 
 def _new(
     data: Path,
-    out: Path,
+    stage: Path,
     recipe: Recipe,
     overrides: dict[str, Any],
     valid: Path | None,
     table: Path | None,
     init: Path | None,
-) -> "partial[bootstrap.Outcome]":
+) -> "partial[bootstrap.Run]":
     base, vocabulary = load_model(init) if init else (None, None)
     if base is not None:
         if table is not None:
@@ -141,7 +120,9 @@ def _new(
         recipe = _keep_shape(base, recipe, overrides)
     if table is not None and recipe.model.model != "lightrnn":
         raise LightRNNError(f"--table is for --model lightrnn, got it with --model {recipe.model.model}; leave it out")
-    corpus = _corpus(data, valid, out, vocabulary)
+    corpus = _corpus(data, valid, stage, vocabulary)
+    if table is not None:
+        settle(table)
     start_table = WordTable.read(table, corpus.vocabulary) if table else None
     if start_table is not None:
         given = {"components": start_table.components, "rows": start_table.shape[0]}
@@ -156,7 +137,8 @@ def _new(
     random = recipe.model.model == "lightrnn" and recipe.bootstrap.start == "random"
     if not (table or init or random) and recipe.model.needs_table:
         screen.note("making the first table from which words stand next to each other …")
-    return partial(bootstrap.train, corpus, recipe, out, start=Start(start_table) if start_table else None, init=base)
+    start = Start(start_table) if start_table else None
+    return partial(bootstrap.begin, corpus, recipe, stage, start=start, init=base, tell=screen.patient_note())
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
@@ -199,9 +181,9 @@ def _keep_shape(base: RecurrentModel, recipe: Recipe, overrides: dict[str, Any])
     return Recipe(base.config, recipe.training, recipe.bootstrap)
 
 
-def _corpus(data: Path, valid: Path | None, out: Path, vocabulary: Vocabulary | None) -> Corpus:
-    """The data folder itself, or one made from text inside the model folder."""
-    if (data / "data.json").exists():
+def _corpus(data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary | None) -> Corpus:
+    """The data folder itself, or one made from text inside the model folder, where that is being made."""
+    if is_data_folder(data):
         if valid is not None:
             raise LightRNNError(f"--valid goes with text; {data} is prepared and has its own validation split")
         corpus = Corpus.load(data)
@@ -212,5 +194,6 @@ def _corpus(data: Path, valid: Path | None, out: Path, vocabulary: Vocabulary | 
             )
         return corpus
     train, held_out, test = choose_splits([str(data)], [str(valid)] if valid else [], [])
+    made = stage / "data"
     with screen.counter("words") as progress:
-        return prepare_corpus(train, out / "data", valid=held_out, test=test, vocabulary=vocabulary, progress=progress)
+        return prepare_corpus(train, made, valid=held_out, test=test, vocabulary=vocabulary, progress=progress)

@@ -9,6 +9,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +27,8 @@ from ..inference.lm import LM, SingleLM
 from ..inference.mixture import mixed, tune
 from ..models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
 from ..ngram.kneser_ney import estimate
-from ..text.corpus import SPLITS, Corpus, Progress, prepare
+from ..outputs import locked, settle, sweep
+from ..text.corpus import SPLITS, Corpus, Progress, is_data_folder, prepare
 from ..text.presets import Preset, find_preset, find_splits
 from ..text.rules import TextRules
 from ..training import bootstrap
@@ -78,10 +80,14 @@ class Comparison:
     def missing(self) -> list[Cell]:
         return [cell for cell in self.grid.cells() if not self._file(cell).exists()]
 
+    def claimed(self, cell: Cell) -> AbstractContextManager[None]:
+        """Nobody else runs the cell during the block; outputs.InUse if somebody does already."""
+        return locked(self.results / cell.name)
+
     def check_corpora(self, cells: list[Cell]) -> None:
         """Fail now rather than after hours where a corpus cannot be found."""
         for entry in {cell.corpus.name: cell.corpus for cell in cells}.values():
-            if (self._data(entry) / "data.json").exists():
+            if is_data_folder(self._data(entry)):
                 self.open(entry)
             else:
                 self._text(entry)
@@ -90,13 +96,14 @@ class Comparison:
         """The corpus, prepared if need be; it must be the one that its finished cells were trained on."""
         if entry.name not in self._opened:
             folder = self._data(entry)
-            if not (folder / "data.json").exists():
+            if not is_data_folder(folder):
                 preset, (train, valid, test) = self._text(entry)
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                prepare(
-                    train, folder, valid=valid, test=test, rules=preset.rules, min_count=preset.min_count,
-                    progress=progress,
-                )  # fmt: skip
+                with locked(folder, wait=True):  # another process may be preparing it
+                    if not is_data_folder(folder):
+                        prepare(
+                            train, folder, valid=valid, test=test, rules=preset.rules, min_count=preset.min_count,
+                            progress=progress,
+                        )  # fmt: skip
             corpus = Corpus.load(folder)
             for split in SPLITS:
                 corpus.split(split)
@@ -119,6 +126,7 @@ class Comparison:
         """Train the network of a cell, or go on where it was stopped."""
         recipe, corpus, folder = cell.recipe, self.open(cell.corpus), self.work / cell.name
         assert recipe is not None
+        settle(folder)
         if (folder / TRAINING).exists():
             begun = Recipe.from_dict(
                 {name: read_config(folder)["training"][name] for name in recipe.to_dict()}, str(folder)
@@ -130,9 +138,8 @@ class Comparison:
             return bootstrap.resume(
                 corpus, folder, {}, device=self.device, report=report, tell=tell, should_stop=should_stop
             )
-        folder.mkdir(parents=True, exist_ok=True)
         return bootstrap.train(
-            corpus, recipe, folder, device=self.device, report=report, tell=tell, should_stop=should_stop
+            corpus, recipe, folder, force=True, device=self.device, report=report, tell=tell, should_stop=should_stop
         )
 
     def finish(self, cell: Cell, progress: Progress = _silent) -> Facts:
@@ -154,6 +161,7 @@ class Comparison:
             "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
         self._file(cell).parent.mkdir(parents=True, exist_ok=True)
+        sweep(self._file(cell).parent, self._file(cell).name)
         write_json(self._file(cell), facts)
         return facts
 

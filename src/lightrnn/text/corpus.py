@@ -17,7 +17,8 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from ..files import atomic_folder, read_json, sha256, write_json
+from ..files import read_json, sha256, write_json
+from ..outputs import replace_output, settle
 from .rules import TextRules, word_blocks
 from .vocabulary import Vocabulary
 
@@ -137,7 +138,7 @@ def choose_vocabulary(
 
 def prepare(
     train: Sequence[str],
-    out: Path,
+    out: str | Path,
     *,
     valid: Sequence[str] = (),
     test: Sequence[str] = (),
@@ -145,16 +146,22 @@ def prepare(
     min_count: int = 1,
     max_words: int | None = None,
     vocabulary: Vocabulary | Path | None = None,
+    force: bool = False,
     progress: Progress = _silent,
 ) -> "Corpus":
     """Make the data folder `out` from text files; it appears when it is complete, or not at all.
+
+    If there is one already, `force` replaces it.
 
     The vocabulary comes from the training text alone, by `min_count` and `max_words`, or is given: a Vocabulary
     (a trained model's) or a word list file. Without `valid` the last 5% of the training text is held out, and does
     not count towards the vocabulary.
     """
     rules = vocabulary.rules if isinstance(vocabulary, Vocabulary) else rules or TextRules()
-    with atomic_folder(out) as folder:
+    inputs: list[str | Path] = [*train, *valid, *test]
+    if isinstance(vocabulary, Path):
+        inputs.append(vocabulary)
+    with replace_output(out, "data", inputs=inputs, force=force) as folder:
         seen = _Provisional()
         length = _write_ids(folder / "train.npy", _provisional_ids(train, rules, seen, progress))
         if length <= 1:
@@ -270,6 +277,12 @@ def _describe(folder: Path, vocabulary: Vocabulary, *sources: Sequence[str]) -> 
     }
 
 
+def is_data_folder(path: str | Path) -> bool:
+    """Whether a path leads to a folder of `prepare`, and not to text."""
+    settle(path)
+    return (Path(path) / "data.json").exists()
+
+
 @dataclass(frozen=True)
 class Corpus:
     """A data folder, opened: the vocabulary, the token streams by split, and what data.json says."""
@@ -280,7 +293,9 @@ class Corpus:
     info: dict[str, Any]
 
     @classmethod
-    def load(cls, path: Path) -> "Corpus":
+    def load(cls, path: str | Path) -> "Corpus":
+        path = Path(path)
+        settle(path)
         info = read_json(path / "data.json")
         kinds = (("format", int), ("rules", dict), ("vocabulary_digest", str), ("splits", dict))
         if any(not isinstance(info.get(key), kind) for key, kind in kinds):
