@@ -1,5 +1,6 @@
 """Outputs: what is refused, what is replaced and how, and what a kill at any moment leaves behind."""
 
+import errno
 import json
 import os
 import shutil
@@ -114,7 +115,7 @@ def test_only_what_can_be_replaced_is(call: Call, model: Path, tmp_path: Path, m
     assert "model is a folder; name a file" in refused(call("table", model, "--html", model, "--force"))
     (model / "data").mkdir()
     monkeypatch.chdir(model / "data")
-    for here in (".", "..", "../../model"):
+    for here in (".", "..", "../../model", "/"):
         assert "current folder" in refused(call("train", text, "-o", here, "--force", *SMALL))
 
 
@@ -354,6 +355,20 @@ def test_without_locks_everything_else_works(
     assert call("train", tiny.path, "-o", "model", "--force", *SMALL).code == 0
     assert call("train", tiny.path, "-o", "model", "--resume", "--epochs", "0.2").code == 0
     assert not hidden(tmp_path)
+
+
+@pytest.mark.parametrize("error", [OSError(number, "no") for number in (errno.EACCES, errno.EROFS, errno.ENOLCK)])
+def test_where_nothing_can_be_locked_nothing_is(
+    error: OSError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr(*((outputs.fcntl, "flock") if error.errno == errno.ENOLCK else (os, "open")), broken)
+    ran = False
+    with locked(tmp_path / "x"):
+        ran = True
+    assert ran
 
 
 def test_a_check_is_only_a_check(tmp_path: Path) -> None:

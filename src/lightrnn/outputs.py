@@ -73,7 +73,7 @@ def replace_output(
     with locked(path):
         check_output(path, kind, inputs=inputs, force=force, option=option)  # again, now that no one can change it
         target = _target(path)
-        stage = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        stage = target.parent / f".{target.name}.{os.getpid()}.tmp"
         _remove(stage)
         if kind != "file":
             stage.mkdir()
@@ -140,7 +140,7 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[None]:
         return
     missing = [folder for folder in target.parents if not folder.exists()]  # the innermost first
     try:
-        with _acquired(path, target.with_name(f".{target.name}.lock"), wait) as sure:
+        with _acquired(path, target.parent / f".{target.name}.lock", wait) as sure:
             _held.places.add(target)
             try:
                 _put_back(target, sure)
@@ -178,7 +178,7 @@ def _acquired(path: str | Path, lock: Path, wait: bool) -> Iterator[bool]:
                     raise
                 break
             if _is_open(descriptor, lock):  # else its last holder removed it before we had it
-                release.callback(lock.unlink)
+                release.callback(lock.unlink, missing_ok=True)
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, str(os.getpid()).encode())
                 yield True
@@ -220,7 +220,8 @@ def sweep(folder: Path, names: str = "*") -> None:
     """Remove what dead processes were writing in a folder of ours, under names that fit a glob."""
     for path, process in _hidden(folder, names, "tmp"):
         if not _alive(process):
-            _remove(path)
+            with contextlib.suppress(OSError):  # it may be another person's
+                _remove(path)
 
 
 def _put_in_place(stage: Path, target: Path) -> None:
@@ -232,7 +233,7 @@ def _put_in_place(stage: Path, target: Path) -> None:
     if not target.exists():
         stage.rename(target)
         return
-    retired = target.with_name(f".{target.name}.{os.getpid()}.old")
+    retired = target.parent / f".{target.name}.{os.getpid()}.old"
     _remove(retired)
     try:
         target.rename(retired)
