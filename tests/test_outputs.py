@@ -369,6 +369,7 @@ def test_where_nothing_can_be_locked_nothing_is(
     with locked(tmp_path / "x"):
         ran = True
     assert ran
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_check_is_only_a_check(tmp_path: Path) -> None:

@@ -174,6 +174,7 @@ def _acquired(path: str | Path, lock: Path, wait: bool) -> Iterator[bool]:
             except BlockingIOError:
                 raise InUse(path, _holder(descriptor)) from None
             except OSError as error:
+                lock.unlink(missing_ok=True)
                 if error.errno not in UNLOCKABLE:
                     raise
                 break
