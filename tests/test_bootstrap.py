@@ -274,7 +274,7 @@ def test_forget_gates_of_a_lightrnn_start_open_and_again_after_a_clustering(tiny
         left = iter(range(1, events))
         stop = lambda: next(left, None) is None  # noqa: E731
         recipe = ROUNDS.override({"learning_rate": 1e-6, **fields})
-        bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, should_stop=stop)
+        bootstrap.train(tiny, recipe, tmp_path / "m", force=True, device=CPU, should_stop=stop)
         bias = load_training(tmp_path / "m")[0]["model.recurrence.bias_ih_l0"]
         return float(bias.view(4, -1)[1].mean())
 
@@ -287,7 +287,7 @@ def test_forget_gates_of_a_lightrnn_start_open_and_again_after_a_clustering(tiny
 def test_vectors_of_the_start_are_used_unless_refused(tiny: Corpus, tmp_path: Path) -> None:
     def first(**fields: Any) -> Tensor:
         recipe = ROUNDS.override({"refine": "none", "epochs": 0.001, **fields})
-        bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, should_stop=lambda: True)
+        bootstrap.train(tiny, recipe, tmp_path / "m", force=True, device=CPU, should_stop=lambda: True)
         return load_training(tmp_path / "m")[0]["model.output_bias.0"].abs().max()
 
     assert first() > 0.3

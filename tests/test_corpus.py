@@ -248,7 +248,7 @@ def test_a_failed_preparation_leaves_nothing_and_spares_the_old(tmp_path: Path) 
     before = {p.name: p.read_bytes() for p in corpus.path.iterdir()}
     (tmp_path / "bad.txt").write_bytes(b"good words\nbad \xff byte\n")
     with pytest.raises(LightRNNError, match=r"0xff at offset 15"):
-        prepare([str(tmp_path / "bad.txt")], corpus.path)
+        prepare([str(tmp_path / "bad.txt")], corpus.path, force=True)
     assert {p.name: p.read_bytes() for p in corpus.path.iterdir()} == before
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
 

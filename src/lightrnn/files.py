@@ -7,7 +7,6 @@ import hashlib
 import json
 import lzma
 import os
-import shutil
 import sys
 import time
 import zlib
@@ -178,25 +177,6 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Fill a temporary folder; it takes the name `path` only when the block ends without an error."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        if path.exists():
-            retired = path.with_name(f".{path.name}.{os.getpid()}.old")
-            path.rename(retired)
-            temporary.rename(path)
-            shutil.rmtree(retired, ignore_errors=True)
-        else:
-            temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -17,6 +17,7 @@ from ..compare.tables import Layout, ModelRow, csv_text, markdown, overview, plo
 from ..config import shipped_names
 from ..errors import LightRNNError, is_out_of_memory
 from ..files import atomic_file
+from ..outputs import InUse, locked, sweep
 from ..runtime import choose_device, use_threads
 from ..training.figures import check_matplotlib
 from . import screen
@@ -43,11 +44,11 @@ def compare(
     """Make the paper's tables: models against each other on the same data, under the same budget.
 
     GRID names corpora, models, seeds and a budget of epochs or minutes that is the same for every network. A run is
-    one corpus, model and seed; runs come one after the other (for several at once, run the command several times, each
-    with other --only or --model). A finished run is one small file in RESULTS/runs and is never repeated; Ctrl-C
-    saves and stops, and the same command goes on, to the same figures if the budget is epochs. RESULTS/tables.md,
-    tables.csv and the plots are written after every run, from all that are finished. A run that fails is told at the
-    end; the others are done.
+    one corpus, model and seed; runs come one after the other (for several at once, run the command several times: each
+    passes over the runs that another is making). A finished run is one small file in RESULTS/runs and is never
+    repeated; Ctrl-C saves and stops, and the same command goes on, to the same figures if the budget is epochs.
+    RESULTS/tables.md, tables.csv and the plots are written after every run, from all that are finished. A run that
+    fails is told at the end; the others are done.
 
     Corpora are found under the folder that the environment variable LIGHTRNN_CORPORA names, or are folders made by
     `lightrnn prepare`. A grid of your own:
@@ -92,7 +93,11 @@ def compare(
         with _telling_how_to_go_on():
             for run in chosen:
                 try:
-                    _run(comparison, run)
+                    with comparison.claimed(run):
+                        _run(comparison, run)
+                except InUse as error:
+                    screen.note(f"{run.name}: passed over, {error.holder} is making it")
+                    continue
                 except (LightRNNError, MemoryError, RuntimeError) as error:
                     if not isinstance(error, LightRNNError) and not is_out_of_memory(error):
                         raise
@@ -187,13 +192,17 @@ def _layout(grid: Grid) -> Layout:
 
 def _write(comparison: Comparison, with_plots: bool, command: str) -> None:
     """The tables and plots of all finished runs."""
-    grid, runs, folder = comparison.grid, comparison.finished(), comparison.results
+    grid, folder = comparison.grid, comparison.results
     layout = _layout(grid)
-    for name, text in (
-        ("tables.md", markdown(layout, runs, command, len(grid.runs()))),
-        ("tables.csv", csv_text(layout, runs)),
-    ):
-        with atomic_file(folder / name) as file:
-            file.write(text.encode(errors="backslashreplace"))  # the command may name any path
-    if with_plots:
-        plots(layout, runs, folder, slug)
+    with locked(folder / "tables", wait=True):
+        runs = comparison.finished()
+        for names in ("tables.*", "*.png"):
+            sweep(folder, names)
+        for name, text in (
+            ("tables.md", markdown(layout, runs, command, len(grid.runs()))),
+            ("tables.csv", csv_text(layout, runs)),
+        ):
+            with atomic_file(folder / name) as file:
+                file.write(text.encode(errors="backslashreplace"))  # the command may name any path
+        if with_plots:
+            plots(layout, runs, folder, slug)

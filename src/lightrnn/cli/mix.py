@@ -1,5 +1,6 @@
 """lightrnn mix"""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,12 +9,12 @@ import typer
 
 from ..errors import LightRNNError
 from ..inference.evaluation import perplexity_of
-from ..inference.loading import load_all, save_mix
+from ..inference.loading import all_members, load_all, save_mix
 from ..inference.mixture import Mix, mixed, tune
-from ..models.checkpoint import CONFIG
+from ..outputs import check_output, locked
 from ..runtime import choose_device, use_threads
 from . import screen
-from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption, check_output
+from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption
 from .texts import ids_of
 
 
@@ -45,31 +46,32 @@ def mix(
     """
     if len(models) < 2:
         raise LightRNNError("a mix needs at least two models, got one; name another")
-    if out is not None:
-        check_output(out, force, CONFIG)
     use_threads(threads)
-    members = load_all(models, device=choose_device(device))
-    together = Mix(members, [1.0] * len(members))
-    names = [str(model) for model in models]
-    if any(member.vocabulary.words != together.vocabulary.words for member in members):
-        _tell_vocabularies(together, names)
-    found: dict[str, np.ndarray] = {}
-    with screen.counter("words") as progress:
-        for name, source, split in (("tune", tuned_on, "valid"), ("test", tested_on, "test")):
-            if source is not None:
-                ids = ids_of(together, [source], split)
-                found[name] = together.member_log_probs(ids, progress=progress)
-    weights = tune(found["tune"])
-    together_log_probs = {name: mixed(log_probs, weights) for name, log_probs in found.items()}
-    rows: list[dict[str, Any]] = [
-        {"model": name, "weight": weight, **{on: perplexity_of(values[:, m]) for on, values in found.items()}}
-        for m, (name, weight) in enumerate(zip(names, weights, strict=True))
-    ]
-    rows.append(
-        {"model": "mix", "weight": 1.0, **{on: perplexity_of(values) for on, values in together_log_probs.items()}}
-    )
-    if out is not None:
-        save_mix(out, models, weights)
+    with nullcontext() if out is None else locked(out):
+        if out is not None:
+            check_output(out, "model", inputs=all_members(models), force=force)
+        members = load_all(models, device=choose_device(device))
+        together = Mix(members, [1.0] * len(members))
+        names = [str(model) for model in models]
+        if any(member.vocabulary.words != together.vocabulary.words for member in members):
+            _tell_vocabularies(together, names)
+        found: dict[str, np.ndarray] = {}
+        with screen.counter("words") as progress:
+            for name, source, split in (("tune", tuned_on, "valid"), ("test", tested_on, "test")):
+                if source is not None:
+                    ids = ids_of(together, [source], split)
+                    found[name] = together.member_log_probs(ids, progress=progress)
+        weights = tune(found["tune"])
+        together_log_probs = {name: mixed(log_probs, weights) for name, log_probs in found.items()}
+        rows: list[dict[str, Any]] = [
+            {"model": name, "weight": weight, **{on: perplexity_of(values[:, m]) for on, values in found.items()}}
+            for m, (name, weight) in enumerate(zip(names, weights, strict=True))
+        ]
+        rows.append(
+            {"model": "mix", "weight": 1.0, **{on: perplexity_of(values) for on, values in together_log_probs.items()}}
+        )
+        if out is not None:
+            save_mix(out, models, weights, force=force)
     if as_json:
         screen.print_json({"models": rows})
         return

@@ -9,9 +9,10 @@ import typer
 from ..errors import LightRNNError
 from ..ngram.arpa import RULES, arpa_words, write_arpa
 from ..ngram.kneser_ney import FALLBACK, estimate
+from ..outputs import check_output
 from ..text.corpus import Corpus, is_data_folder, read_text
 from . import screen
-from .options import JsonOption
+from .options import ForceOption, JsonOption
 
 
 def ngram(
@@ -23,7 +24,7 @@ def ngram(
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The ARPA file to make, .arpa or .arpa.gz.")],
     order: Annotated[int, typer.Option("--order", min=1, max=99, help="Words in the longest n-grams.")] = 5,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")] = False,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate an n-gram model: interpolated modified Kneser-Ney, the numbers of KenLM's lmplz.
@@ -35,7 +36,9 @@ def ngram(
       lightrnn ngram data -o lm.arpa
       lightrnn ngram train.txt.xz --order 3 -o lm.arpa.gz
     """
-    _check_output(out, force)
+    if not out.name.endswith((".arpa", ".arpa.gz")):
+        raise LightRNNError(f"-o must end in .arpa or .arpa.gz, got {out.name!r}")
+    check_output(out, "file", inputs=text, force=force)
     begin = time.perf_counter()
     with screen.counter("words") as progress:
         if len(text) == 1 and is_data_folder(text[0]):
@@ -47,7 +50,7 @@ def ngram(
     with screen.counter("n-grams") as progress:
         model = estimate(ids, vocabulary, order, progress)
         progress("writing", sum(model.counts))
-        write_arpa(model, out)
+        write_arpa(model, out, force=force)
     seconds = time.perf_counter() - begin
     discounts = model.discounts or []
     if as_json:
@@ -65,14 +68,3 @@ def ngram(
             None, "", "", rows=[["tokens", f"{len(ids):,}"], ["file", str(out)], ["seconds", f"{seconds:.1f}"]]
         )
     )
-
-
-def _check_output(path: Path, force: bool) -> None:
-    if not path.name.endswith((".arpa", ".arpa.gz")):
-        raise LightRNNError(f"-o must end in .arpa or .arpa.gz, got {path.name!r}")
-    if path.is_dir():
-        raise LightRNNError(f"{path} is a folder; name a file with -o")
-    if path.exists() and not force:
-        raise LightRNNError(f"{path} exists; choose another -o, or replace it with --force")
-    if not path.parent.is_dir():
-        raise LightRNNError(f"the folder {path.parent} does not exist; make it, or choose another -o")

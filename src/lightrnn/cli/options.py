@@ -10,17 +10,13 @@ import typer
 
 from ..config import Settings, field_choices, option_name
 from ..errors import LightRNNError
-from ..files import read_json
-from ..text.corpus import DATA
-
-OURS = {DATA: {"format", "vocabulary_digest", "splits"}, "config.json": {"format", "kind", "files"}}
 
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train` or `lightrnn mix`, or an n-gram file.")
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, max=4096, help="CPU threads; 0: all cores.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it exists.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 ErrorsOption = Annotated[
     str,
@@ -34,20 +30,6 @@ def choice(option: str, value: str, kind: Any) -> None:
     """Refuse a value that is not one of a Literal's."""
     if value not in get_args(kind):
         raise LightRNNError(f"{option} must be one of {', '.join(get_args(kind))}, got {value!r}")
-
-
-def check_output(folder: Path, force: bool, marker: str) -> None:
-    """Refuse to write over something; with --force only over a folder of our own kind, known by its marker file."""
-    if folder.resolve() == Path.cwd():
-        raise LightRNNError("-o is the current folder, which cannot be replaced; name a folder to make")
-    if not folder.exists():
-        return
-    ours = (folder / marker).is_file() and OURS[marker] <= read_json(folder / marker).keys()
-    if folder.is_dir() and (not any(folder.iterdir()) or (force and ours)):
-        return
-    if ours:
-        raise LightRNNError(f"{folder} exists; choose another -o, or replace it with --force")
-    raise LightRNNError(f"{folder} exists and was not made by lightrnn; choose another -o")
 
 
 def with_settings(*sections: type[Settings]) -> Callable[[Callable[..., None]], Callable[..., None]]:

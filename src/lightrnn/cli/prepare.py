@@ -8,11 +8,12 @@ import typer
 from ..errors import LightRNNError
 from ..models.checkpoint import load_vocabulary
 from ..models.sizes import human_count
+from ..outputs import check_output, settle
 from ..text import corpus as corpora
 from ..text.presets import PRESETS, find_preset
 from ..text.rules import TextRules
 from . import screen
-from .options import ForceOption, JsonOption, check_output
+from .options import ForceOption, JsonOption
 from .texts import tell_untaught
 
 
@@ -69,12 +70,15 @@ def prepare(
       zcat shards/*.gz | lightrnn prepare - --min-count 3 -o data
       lightrnn prepare 1-billion-word-language-modeling-benchmark --preset billionw -o data
     """
-    check_output(out, force, corpora.DATA)
+    texts = [*train, *(valid or []), *(test or [])]
+    check_output(out, "data", inputs=texts if vocab is None else [*texts, vocab], force=force)
     if vocab is not None and (min_count or max_words):
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
     changes: dict[str, Any] = {"lowercase": lowercase}
     changes |= {name: v for name, v in (("normalize", normalize), ("convention", convention)) if v is not None}
     rules = TextRules.from_dict(find_preset(preset).rules.to_dict() | changes)
+    if vocab is not None:
+        settle(vocab)
     vocabulary = load_vocabulary(vocab) if vocab is not None and vocab.is_dir() else vocab
     with screen.counter("words") as progress:
         made = corpora.prepare(
@@ -87,6 +91,7 @@ def prepare(
             min_count=min_count,
             max_words=max_words,
             vocabulary=vocabulary,
+            force=force,
             progress=progress,
         )
     if vocab is None:

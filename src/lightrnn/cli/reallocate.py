@@ -8,12 +8,13 @@ import typer
 from ..config import BootstrapConfig
 from ..errors import LightRNNError
 from ..inference.passes import evaluate
-from ..models.checkpoint import CONFIG, load_lightrnn, read_config, save_model
+from ..models.checkpoint import load_lightrnn, read_config, save_model
+from ..outputs import replace_output
 from ..runtime import choose_device, use_threads
 from ..text.corpus import Corpus
 from ..training.refinement import carried_over, refine
 from . import screen
-from .options import DeviceOption, ForceOption, ThreadsOption, check_output
+from .options import DeviceOption, ForceOption, ThreadsOption
 
 
 def reallocate(
@@ -45,18 +46,17 @@ def reallocate(
     if how == "none":
         raise LightRNNError("--refine must be matching or cluster here, got 'none'")
     config = BootstrapConfig(refine=how, solver=solver)
-    check_output(out, force, CONFIG)
     use_threads(threads)
-    old, vocabulary = load_lightrnn(model, choose_device(device))
-    corpus = Corpus.load(data)
-    if corpus.vocabulary.digest != vocabulary.digest:
-        raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")
-    with screen.waiting() as progress:
-        done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, progress=progress)
-    new = carried_over(old, done.table, vocabulary.counts).eval()
-    before, after = (evaluate(lm, corpus.split("valid"), vocabulary).perplexity for lm in (old, new))
-    training = read_config(model)["training"] | {"valid_perplexity": after}
-    save_model(out, new, vocabulary, training)
+    with replace_output(out, "model", inputs=[model, data], force=force) as stage:
+        old, vocabulary = load_lightrnn(model, choose_device(device))
+        corpus = Corpus.load(data)
+        if corpus.vocabulary.digest != vocabulary.digest:
+            raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")
+        with screen.waiting() as progress:
+            done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, progress=progress)
+        new = carried_over(old, done.table, vocabulary.counts).eval()
+        before, after = (evaluate(lm, corpus.split("valid"), vocabulary).perplexity for lm in (old, new))
+        save_model(stage, new, vocabulary, read_config(model)["training"] | {"valid_perplexity": after})
     rows = [["words moved", f"{done.moved:,}"], ["tokens that they carry", f"{done.moved_tokens:.1%}"]]
     if done.cost_before is not None:
         rows += [

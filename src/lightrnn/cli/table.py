@@ -9,15 +9,15 @@ import typer
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from ..files import atomic_file
 from ..models.checkpoint import load_table, load_vocabulary
+from ..outputs import check_output, replace_output
 from ..table.coherence import row_coherence, table_coherence
 from ..table.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
 from ..table.word_table import WordTable
 from ..text.corpus import Corpus
 from ..text.vocabulary import Vocabulary
 from . import screen
-from .options import JsonOption
+from .options import ForceOption, JsonOption
 
 LEAST = 8  # words that a row must show in the validation text to be ranked by them
 
@@ -36,6 +36,7 @@ def table(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write a page as well, to explore the whole table in a browser.")
     ] = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """The word table: which words share a row or a column, frequent words first.
@@ -51,6 +52,8 @@ def table(
     """
     if sum(option is not None for option in (row, column, word)) > 1:
         raise LightRNNError("--row, --column and --word cannot be used together; give one of them")
+    if html is not None:
+        check_output(html, "file", inputs=[model], force=force, option="--html")
     vocabulary = load_vocabulary(model)
     view = View(load_table(model, vocabulary), vocabulary, words)
     facts: dict[str, Any] = {"table_shape": list(view.table.shape)}
@@ -67,8 +70,8 @@ def table(
             facts |= {"unranked": grid_shape(view.table)[0] - len(ranked), **view.coherence(data)}
     if html is not None:
         page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
-        with atomic_file(html) as file:
-            file.write(page.encode(errors="backslashreplace"))  # the title may be any name
+        with replace_output(html, "file", inputs=[model], force=force, option="--html") as stage:
+            stage.write_bytes(page.encode(errors="backslashreplace"))  # the title may be any name
         screen.note(f"the page is {html}; open it in a browser")
     if as_json:
         screen.print_json(facts)

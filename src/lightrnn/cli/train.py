@@ -1,10 +1,7 @@
 """lightrnn train"""
 
-import os
 import shlex
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,8 +12,9 @@ import typer
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
 from ..errors import LightRNNError
 from ..models.base import RecurrentModel
-from ..models.checkpoint import CONFIG, load_model, read_config
+from ..models.checkpoint import load_model, read_config
 from ..models.kind import kind_of
+from ..outputs import locked, replace_output, settle
 from ..registry import REFINEMENTS
 from ..runtime import choose_device, use_threads
 from ..table.word_table import WordTable
@@ -28,7 +26,7 @@ from ..training import bootstrap
 from ..training.figures import training_figures
 from ..training.starts import Start
 from . import screen
-from .options import DeviceOption, ForceOption, ThreadsOption, check_output, with_settings
+from .options import DeviceOption, ForceOption, ThreadsOption, with_settings
 from .texts import tell_untaught
 
 DEFAULT_RECIPE = "small"
@@ -75,24 +73,24 @@ def train(
         for name, value in (("recipe", recipe), ("valid", valid), ("table", table), ("init", init)):
             if value is not None:
                 raise LightRNNError(f"--{name} cannot be used with --resume: the run in {out} has its own")
-    else:
-        check_output(out, force, CONFIG)
-        for path in (data, init, table):
-            if path is not None and out.exists() and path.resolve().is_relative_to(out.resolve()):
-                raise LightRNNError(f"{path} is in the folder that --force would replace; choose another -o")
-    with nullcontext() if resume else _in_place_of_old(out):
+    with locked(out), ExitStack() as staging:
         if resume:
             start = _resumed(data, out, overrides)
         else:
+            inputs = [path for path in (data, valid, init, table, recipe) if path is not None]
+            stage = staging.enter_context(replace_output(out, "model", inputs=inputs, force=force))
             if init is not None:
                 overrides = {"model": read_config(init)["kind"]} | overrides
             settings = Recipe.load(recipe or DEFAULT_RECIPE).override(overrides)
-            start = _new(data, out, settings, overrides, valid, table, init)
+            start = _new(data, stage, settings, overrides, valid, table, init)
         with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
-            outcome = start(device=chosen_device, report=report, progress=progress, should_stop=lambda: stop() != 0)
+            run = start(device=chosen_device) if resume else start(device=chosen_device, progress=progress)
+            staging.close()  # the new run is whole: from here on it is in its place
+            run.moved(out)
+            outcome = bootstrap.go_on(run, report, progress, lambda: stop() != 0)
             signal = stop()
-    if find_spec("matplotlib"):
-        training_figures(out)
+        if find_spec("matplotlib"):
+            training_figures(out)
     if outcome.interrupted:
         command = shlex.join(["lightrnn", "train", str(data), "-o", str(out), "--resume"])
         screen.note(f"saved; go on with: {command}")
@@ -100,42 +98,25 @@ def train(
     screen.note(f"{outcome.reason}; best validation perplexity {outcome.best_perplexity:.2f}; model in {out}")
 
 
-@contextmanager
-def _in_place_of_old(out: Path) -> Iterator[None]:
-    """The old folder steps aside, and comes back if no new model was begun."""
-    aside = out.with_name(f".{out.name}.{os.getpid()}.old")
-    if out.exists():
-        out.rename(aside)
-    try:
-        yield
-    finally:
-        if (out / CONFIG).exists():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            shutil.rmtree(out, ignore_errors=True)
-            if aside.exists():
-                aside.rename(out)
-
-
-def _resumed(data: Path, out: Path, overrides: dict[str, Any]) -> "partial[bootstrap.Outcome]":
+def _resumed(data: Path, out: Path, overrides: dict[str, Any]) -> "partial[bootstrap.Run]":
     read_config(out)
     if is_data_folder(data):
-        return partial(bootstrap.resume, Corpus.load(data), out, overrides)
+        return partial(bootstrap.reopen, Corpus.load(data), out, overrides)
     corpus = Corpus.load(out / "data") if is_data_folder(out / "data") else None
     if corpus is None or [Path(f).name for f in choose_splits(data)[0]] != corpus.files("train"):
         raise LightRNNError(f"{data} is not the data that {out} was training on; resume with that")
-    return partial(bootstrap.resume, corpus, out, overrides)
+    return partial(bootstrap.reopen, corpus, out, overrides)
 
 
 def _new(
     data: Path,
-    out: Path,
+    stage: Path,
     recipe: Recipe,
     overrides: dict[str, Any],
     valid: Path | None,
     table: Path | None,
     init: Path | None,
-) -> "partial[bootstrap.Outcome]":
+) -> "partial[bootstrap.Run]":
     base, vocabulary = load_model(init) if init else (None, None)
     if base is not None:
         if table is not None:
@@ -144,7 +125,9 @@ def _new(
     kind = kind_of(recipe.model)
     if table is not None and not kind.has_table:
         raise LightRNNError(f"--table is for --model lightrnn, got it with --model {recipe.model.model}; leave it out")
-    corpus = _corpus(data, valid, out, vocabulary)
+    corpus = _corpus(data, valid, stage, vocabulary)
+    if table is not None:
+        settle(table)
     start_table = WordTable.read(table, corpus.vocabulary) if table else None
     if start_table is not None:
         given = {"components": start_table.components, "rows": start_table.shape[0]}
@@ -159,7 +142,8 @@ def _new(
     random = kind.has_table and recipe.bootstrap.start == "random"
     if not (table or init or random) and kind.start_shape(recipe.model, len(corpus.vocabulary)):
         screen.note("making the first table from which words stand next to each other …")
-    return partial(bootstrap.train, corpus, recipe, out, start=Start(start_table) if start_table else None, init=base)
+    start = Start(start_table) if start_table else None
+    return partial(bootstrap.begin, corpus, recipe, stage, start=start, init=base)
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
@@ -208,8 +192,8 @@ def _keep_shape(base: RecurrentModel, recipe: Recipe, overrides: dict[str, Any])
     return Recipe(base.config, recipe.training, recipe.bootstrap)
 
 
-def _corpus(data: Path, valid: Path | None, out: Path, vocabulary: Vocabulary | None) -> Corpus:
-    """The data folder itself, or one made from text inside the model folder."""
+def _corpus(data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary | None) -> Corpus:
+    """The data folder itself, or one made from text inside the model folder, where that is being made."""
     if is_data_folder(data):
         if valid is not None:
             raise LightRNNError(f"--valid goes with text; {data} is prepared and has its own validation split")
@@ -221,7 +205,7 @@ def _corpus(data: Path, valid: Path | None, out: Path, vocabulary: Vocabulary | 
             )
         return corpus
     with screen.counter("words") as progress:
-        corpus = prepare_corpus(data, out / "data", valid=valid or (), vocabulary=vocabulary, progress=progress)
+        corpus = prepare_corpus(data, stage / "data", valid=valid or (), vocabulary=vocabulary, progress=progress)
     if vocabulary is None:
         tell_untaught(corpus)
     return corpus

@@ -5,19 +5,18 @@ from typing import Annotated
 
 import typer
 
-from ..errors import LightRNNError
-from ..files import atomic_file
 from ..inference.loading import load
+from ..outputs import replace_output
 from ..runtime import use_threads
 from . import screen
-from .options import ModelArgument, ThreadsOption
+from .options import ForceOption, ModelArgument, ThreadsOption
 
 
 def vectors(
     model: ModelArgument,
     out: Annotated[Path, typer.Option("-o", "--out", help="The file to write.")],
     threads: ThreadsOption = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """A vector for every word, in the text format of word2vec: how many and how long, then a line a word.
 
@@ -27,12 +26,10 @@ def vectors(
 
       lightrnn vectors model -o vectors.txt
     """
-    if out.exists() and not force:
-        raise LightRNNError(f"{out} exists; choose another -o, or replace it with --force")
     use_threads(threads)
-    lm = load(model)
-    rows = lm.vectors
-    with atomic_file(out) as file:
+    with replace_output(out, "file", inputs=[model], force=force) as stage, stage.open("wb") as file:
+        lm = load(model)
+        rows = lm.vectors
         file.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
         for word, row in zip(lm.vocabulary.words, rows.tolist(), strict=True):
             file.write(f"{word} {' '.join(f'{value:.6g}' for value in row)}\n".encode())

@@ -9,6 +9,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ from ..inference.mixture import mixed, tune
 from ..inference.network import NetworkLM
 from ..models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
 from ..ngram.kneser_ney import estimate
+from ..outputs import locked, settle, sweep
 from ..runtime import Progress, choose_device, silent, threads
 from ..text.corpus import SPLITS, Corpus, is_data_folder, prepare
 from ..text.presets import find_preset, find_splits
@@ -76,6 +78,10 @@ class Comparison:
     def missing(self) -> list[Run]:
         return [run for run in self.grid.runs() if not self._file(run).exists()]
 
+    def claimed(self, run: Run) -> AbstractContextManager[None]:
+        """Nobody else makes the run during the block; outputs.InUse if somebody does already."""
+        return locked(self.results / run.name)
+
     def check_corpora(self, runs: list[Run]) -> None:
         """Fail now rather than after hours where a corpus cannot be found."""
         for entry in {run.corpus.name: run.corpus for run in runs}.values():
@@ -90,8 +96,9 @@ class Comparison:
             folder = self._data(entry)
             if not is_data_folder(folder):
                 text = self._text(entry)
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                prepare(text, folder, preset=entry.preset, progress=progress)
+                with locked(folder, wait=True):  # another process may be preparing it
+                    if not is_data_folder(folder):
+                        prepare(text, folder, preset=entry.preset, progress=progress)
             corpus = Corpus.load(folder)
             for split in SPLITS:
                 corpus.split(split)
@@ -114,6 +121,7 @@ class Comparison:
         """Train the network of a run, or go on where it was stopped."""
         recipe, corpus, folder = run.recipe, self.open(run.corpus), self.work / run.name
         assert recipe is not None
+        settle(folder)
         if (folder / TRAINING).exists():
             begun = Recipe.from_dict(
                 {name: read_config(folder)["training"][name] for name in recipe.to_dict()}, str(folder)
@@ -125,9 +133,15 @@ class Comparison:
             return bootstrap.resume(
                 corpus, folder, {}, device=self.device, report=report, progress=progress, should_stop=should_stop
             )
-        folder.mkdir(parents=True, exist_ok=True)
         return bootstrap.train(
-            corpus, recipe, folder, device=self.device, report=report, progress=progress, should_stop=should_stop
+            corpus,
+            recipe,
+            folder,
+            force=True,
+            device=self.device,
+            report=report,
+            progress=progress,
+            should_stop=should_stop,
         )
 
     def finish(self, run: Run, progress: Progress = silent) -> Facts:
@@ -149,6 +163,7 @@ class Comparison:
             "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
         self._file(run).parent.mkdir(parents=True, exist_ok=True)
+        sweep(self._file(run).parent, self._file(run).name)
         write_json(self._file(run), facts)
         return facts
 

@@ -28,6 +28,7 @@ from torch import Tensor
 from ..config import ModelConfig
 from ..errors import LightRNNError
 from ..files import atomic_file, read_json, sha256, write_json
+from ..outputs import settle, sweep
 from ..registry import KINDS
 from ..table.word_table import WordTable
 from ..text.rules import TextRules
@@ -44,7 +45,7 @@ TRAINING, METRICS = "training.safetensors", "metrics.jsonl"
 def save_model(folder: Path, model: RecurrentModel, vocabulary: Vocabulary, training: dict[str, Any]) -> None:
     """Write or replace the model in `folder`; `training` says how it was made, for people and `lightrnn info`."""
     folder.mkdir(parents=True, exist_ok=True)
-    previous = _finish_commit(folder)
+    previous = finish_commit(folder)
     contents: dict[str, tuple[str, Callable[[IO[bytes]], Any]]] = {  # what it depends on, and how to write it
         VOCABULARY: (vocabulary.fingerprint, vocabulary.write),
         WEIGHTS: ("", lambda file: file.write(_serialise(model.state_dict()))),
@@ -79,20 +80,23 @@ def save_model(folder: Path, model: RecurrentModel, vocabulary: Vocabulary, trai
         (folder / f"{name}.new").replace(folder / name)
 
 
-def _finish_commit(folder: Path) -> dict[str, Any]:
-    """If a kill came between a commit and its renames, do them now; returns what was committed, {} if nothing."""
+def finish_commit(folder: Path) -> dict[str, Any]:
+    """Before writing: what a kill left unfinished or lying about is put right. What was committed, {} if nothing."""
+    sweep(folder)
     if not (folder / CONFIG).exists():
         return {}
     config = read_config(folder)
-    for name in config["files"]:
+    for name in (VOCABULARY, TABLE, WEIGHTS):
         fresh = folder / f"{name}.new"
-        if fresh.exists() and sha256(fresh) == config["files"][name]:
+        if fresh.exists() and sha256(fresh) == config["files"].get(name):
             fresh.replace(folder / name)
+        fresh.unlink(missing_ok=True)
     return config
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """config.json of a model folder, checked to be one that this version can read."""
+    settle(folder)
     if not (folder / CONFIG).is_file():
         raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
     config = read_json(folder / CONFIG)
@@ -122,16 +126,17 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _read_committed(folder: Path, name: str) -> bytes:
     """The contents that belong to config.json: of NAME, or of NAME.new if a kill came before its renaming."""
-    for _ in range(3):  # a trainer that saves at this moment may be between two steps
-        digest = read_config(folder)["files"].get(name)
-        candidates = [path for path in (folder / name, folder / f"{name}.new") if path.is_file()]
-        if not candidates:
-            raise LightRNNError(f"{folder} has no {name}; restore it from a copy or train again")
+    candidates = folder / name, folder / f"{name}.new"
+    looked_for: list[str | None] = []
+    while looked_for.count(digest := read_config(folder)["files"].get(name)) < 3:  # a trainer may be saving just now
+        looked_for.append(digest)
         for path in candidates:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
                 data = path.read_bytes()
                 if hashlib.sha256(data).hexdigest() == digest:
                     return data
+    if not any(path.is_file() for path in candidates):
+        raise LightRNNError(f"{folder} has no {name}; restore it from a copy or train again")
     raise LightRNNError(
         f"{folder / name} is damaged or belongs to another model: it is not the file that {CONFIG} lists; "
         "restore it from a copy or train again"

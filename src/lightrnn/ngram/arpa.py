@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from ..files import atomic_file, read_blocks
+from ..files import read_blocks
+from ..outputs import replace_output
 from ..text.rules import TextRules
 from ..text.vocabulary import Vocabulary
 from .model import NEVER, Floats, Level, NGram, Places, find, start_and_size
@@ -41,15 +42,17 @@ def arpa_words(vocabulary: Vocabulary) -> list[str]:
     return names
 
 
-def write_arpa(model: NGram, path: Path) -> None:
+def write_arpa(model: NGram, path: str | Path, *, force: bool = False) -> None:
     """An ARPA file, gzipped if its name ends in .gz; it appears when it is complete, or not at all.
 
+    If there is a file already, `force` replaces it.
     The vocabulary's eos, unk and bos are written as </s>, <unk> and <s>, whatever they are called in it.
     """
     names = np.array(arpa_words(model.vocabulary), dtype=object)
     with ExitStack() as stack:
-        file: IO[bytes] = stack.enter_context(atomic_file(path))
-        if path.suffix == ".gz":
+        stage = stack.enter_context(replace_output(path, "file", force=force))
+        file: IO[bytes] = stack.enter_context(stage.open("wb"))
+        if Path(path).suffix == ".gz":
             file = cast(IO[bytes], stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0)))
         header = "".join(f"ngram {n}={count}\n" for n, count in enumerate(model.counts, 1))
         file.write(f"\\data\\\n{header}".encode())

@@ -18,7 +18,8 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from ..files import Sources, atomic_folder, expand, has_sha256, read_json, sha256, write_json
+from ..files import Sources, expand, has_sha256, listed, read_json, sha256, write_json
+from ..outputs import replace_output, settle
 from ..runtime import Progress, silent
 from .presets import choose_splits, find_preset
 from .reading import word_blocks
@@ -137,6 +138,7 @@ def choose_vocabulary(
 
 def is_data_folder(path: str | Path) -> bool:
     """Whether this is a folder of `prepare`, whole or damaged."""
+    settle(path)
     return (Path(path) / DATA).is_file()
 
 
@@ -151,6 +153,7 @@ def prepare(
     min_count: int | None = None,
     max_words: int | None = None,
     vocabulary: Vocabulary | str | Path | None = None,
+    force: bool = False,
     progress: Progress = silent,
 ) -> "Corpus":
     """Make the data folder `out` from text files; it appears when it is complete, or not at all.
@@ -158,14 +161,16 @@ def prepare(
     Texts are files, globs, folders of shards, or one corpus folder that holds all splits. Rules and `min_count` are
     the preset's unless given. The vocabulary comes from the training text alone, by `min_count` and `max_words`, or is
     given: a Vocabulary (a trained model's) or a word list file. Without `valid` the last 5% of the training text is
-    held out, and does not count towards the vocabulary.
+    held out, and does not count towards the vocabulary. If there is a data folder already, `force` replaces it.
     """
     chosen_preset = find_preset(preset)
     sources = dict(zip(SPLITS, choose_splits(train, valid, test, chosen_preset), strict=True))
     rules = vocabulary.rules if isinstance(vocabulary, Vocabulary) else rules or chosen_preset.rules
     min_count = chosen_preset.min_count if min_count is None else min_count
-    out = Path(out)
-    with atomic_folder(out) as folder:
+    inputs: list[str | Path] = [*listed(train), *listed(valid), *listed(test)]
+    if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
+        inputs.append(vocabulary)
+    with replace_output(out, "data", inputs=inputs, force=force) as folder:
         seen = _Provisional()
         length = _write_ids(folder / "train.npy", _provisional_ids(sources["train"], rules, seen, progress))
         if length <= 1:
@@ -298,6 +303,7 @@ class Corpus:
         verify: False leaves the ids unchecked, for who has just hashed them.
         """
         path = Path(path)
+        settle(path)
         info = read_json(path / DATA)
         kinds = (("format", int), ("rules", dict), ("vocabulary_digest", str), ("splits", dict))
         if any(not isinstance(info.get(key), kind) for key, kind in kinds) or not all(

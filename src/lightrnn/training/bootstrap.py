@@ -20,9 +20,10 @@ from ..errors import LightRNNError
 from ..files import atomic_file
 from ..inference.passes import evaluate
 from ..models.base import RecurrentModel
-from ..models.checkpoint import METRICS, TRAINING, load_training, save_model, save_training
+from ..models.checkpoint import METRICS, TRAINING, finish_commit, load_training, save_model, save_training
 from ..models.kind import build, kind_of
 from ..models.lightrnn import LightRNN
+from ..outputs import locked, replace_output
 from ..registry import REFINEMENTS
 from ..runtime import Progress, choose_device, silent
 from ..table.word_table import WordTable
@@ -86,14 +87,21 @@ class Run:
         """Seconds that went by before this round."""
         return self.start_seconds + self.refinement_seconds + self.seconds
 
+    def moved(self, folder: Path) -> None:
+        """The run's folder has got another name, and so has the corpus if it is in there."""
+        if self.corpus.path.is_relative_to(self.folder):
+            self.corpus = replace(self.corpus, path=folder / self.corpus.path.relative_to(self.folder))
+        self.folder = folder
+
 
 def train(
     corpus: Corpus,
     recipe: Recipe,
-    folder: Path,
+    folder: str | Path,
     *,
     start: Start | None = None,
     init: RecurrentModel | None = None,
+    force: bool = False,
     device: torch.device | None = None,
     report: Report = lambda run, event: None,
     progress: Progress = silent,
@@ -101,8 +109,27 @@ def train(
 ) -> Outcome:
     """Train a new model in `folder`, from `start` or the recipe's own; or go on from `init` and its table.
 
-    A model of a kind that has no use for a table starts without one.
+    A model of a kind that has no use for a table starts without one. If there is a model in `folder` already, `force`
+    replaces it, when the new one has begun.
     """
+    with locked(folder):
+        with replace_output(folder, "model", inputs=[corpus.path], force=force) as stage:
+            run = begin(corpus, recipe, stage, start=start, init=init, device=device, progress=progress)
+        run.moved(Path(folder))
+        return go_on(run, report, progress, should_stop)
+
+
+def begin(
+    corpus: Corpus,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    start: Start | None = None,
+    init: RecurrentModel | None = None,
+    device: torch.device | None = None,
+    progress: Progress = silent,
+) -> Run:
+    """A run before its first step, as `train` describes it, saved whole in an empty folder."""
     check_rounds(recipe)
     seed, start_seconds = recipe.training.seed, 0.0
     torch.manual_seed(seed)
@@ -121,16 +148,15 @@ def train(
             use_start_vectors(cast(LightRNN, model), start, corpus.vocabulary.counts, recipe.training.weight_init)
     trainer = _trainer(model.to(device or choose_device()), recipe, corpus, 0, start_seconds)
     run = Run(recipe, corpus, folder, trainer, start_seconds=start_seconds)
-    for name in (TRAINING, METRICS):
-        (folder / name).unlink(missing_ok=True)
     save_model(folder, model, corpus.vocabulary, _summary(run))
     (folder / METRICS).touch()
-    return _bootstrap(run, report, progress, should_stop)
+    _save(run)
+    return run
 
 
 def resume(
     corpus: Corpus,
-    folder: Path,
+    folder: str | Path,
     budget: dict[str, Any],
     *,
     device: torch.device | None = None,
@@ -139,6 +165,12 @@ def resume(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Go on with the run in `folder`, to the same bytes as if it had never stopped; `budget` may change its length."""
+    with locked(folder):
+        return go_on(reopen(corpus, Path(folder), budget, device=device), report, progress, should_stop)
+
+
+def reopen(corpus: Corpus, folder: Path, budget: dict[str, Any], *, device: torch.device | None = None) -> Run:
+    """The run in `folder` where it was last saved, as `resume` describes it."""
     tensors, facts = load_training(folder)
     if not corpus.has_digest(facts["data"], "train", "valid"):
         raise LightRNNError(f"{corpus.path} is not the data that {folder} was training on; resume with that")
@@ -164,16 +196,22 @@ def resume(
             "train again into another folder"
         ) from None
     run = Run(recipe, corpus, folder, trainer, **kept)
+    finish_commit(folder)
     metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
     with atomic_file(folder / METRICS) as file:
         file.write(metrics)
-    return _bootstrap(run, report, progress, should_stop)
+    _save(run)
+    return run
 
 
-def _bootstrap(run: Run, report: Report, progress: Progress, should_stop: Callable[[], bool]) -> Outcome:
+def go_on(
+    run: Run,
+    report: Report = lambda run, event: None,
+    progress: Progress = silent,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
     """Steps 2 and 3 of the paper's bootstrap, until the rounds are done."""
     board = Board(run.folder / "tensorboard", run.step) if find_spec("tensorboard") else None
-    _save(run)
     while True:
         saved = time.monotonic()
         for event in run.trainer.run():
