@@ -18,6 +18,7 @@ SOURCE = Path(lightrnn.__file__).parent
 ORDER = [
     *(
         "errors",
+        "border",
         "files",
         "text.rules",
         "text.presets",
@@ -26,6 +27,7 @@ ORDER = [
         "table.word_table",
         "config",
         "models.lightrnn",
+        "models.tensors",
         "text.windows",
     ),
     *(

@@ -106,7 +106,7 @@ def _demo(folder: Path, minutes: float) -> None:
 
 
 def _heading(text: str) -> None:
-    screen.out.print(f"\n[bold]{text}[/bold]", highlight=False)
+    screen.out.print(f"\n{text}", style="bold", highlight=False)
 
 
 def unigram_perplexity(corpus: Corpus) -> float:

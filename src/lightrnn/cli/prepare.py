@@ -1,6 +1,7 @@
 """lightrnn prepare"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,7 +76,7 @@ def prepare(
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
     changes: dict[str, Any] = {"lowercase": lowercase}
     changes |= {name: v for name, v in (("normalize", normalize), ("convention", convention)) if v is not None}
-    rules = TextRules.from_dict((chosen.rules if chosen else TextRules()).to_dict() | changes)
+    rules = replace(chosen.rules if chosen else TextRules(), **changes)
     layout = chosen.layout if chosen else Preset.layout
     if chosen is not None and Path(train[0]).is_dir() and find_splits(Path(train[0]), layout) is None:
         raise LightRNNError(

@@ -16,8 +16,8 @@ from rich.table import Table
 from ..training.bootstrap import Event, Refined, Report, Run
 from ..training.trainer import Batch, Check
 
-out = Console(soft_wrap=True)
-err = Console(stderr=True, soft_wrap=True)
+out = Console(soft_wrap=True, markup=False, emoji=False)  # names of files and models are no markup
+err = Console(stderr=True, soft_wrap=True, markup=False, emoji=False)
 
 
 def note(message: str) -> None:

@@ -5,6 +5,7 @@ or it is not done. WORK/ holds the prepared corpora and the model folders, from 
 model is estimated again when a mix needs it, which takes no longer than reading it from a file.
 """
 
+import hashlib
 import json
 import platform
 import time
@@ -18,13 +19,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..border import check, digest, list_of, maybe, number, one_field, record, shown, text, whole
 from ..config import Recipe
 from ..errors import LightRNNError
 from ..files import read_json, write_json
 from ..inference.evaluation import perplexity_of
 from ..inference.lm import LM, SingleLM
 from ..inference.mixture import mixed, tune
-from ..models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
+from ..models.checkpoint import CONFIG, TRAINING, VOCABULARY, load_model, read_config
 from ..ngram.kneser_ney import estimate
 from ..text.corpus import SPLITS, Corpus, Progress, prepare
 from ..text.presets import Preset, find_preset, find_splits
@@ -34,6 +36,27 @@ from ..training.refinement import Tell
 from .grid import Budget, Cell, CorpusEntry, Grid, slug
 
 CELL_FORMAT = 1
+SECONDS, PERPLEXITY = number(least=0, most=1e12), number(least=0)
+FACTS = record(  # of a finished cell
+    {
+        **dict.fromkeys(("corpus", "model", "data", "date"), text()),
+        **dict.fromkeys(("seed", "train_tokens", "vocabulary_size", "parameters"), whole()),
+        "recipe": record({}, {"order": whole(1, 99)}),
+        "budget": maybe(one_field({"epochs": number(least=0), "minutes": number(least=0)})),
+        "valid": PERPLEXITY,
+        "test": PERPLEXITY,
+        "mix": maybe(record({"with": text(), "weight": number(least=0, most=1), "test": PERPLEXITY})),
+        "bytes": record(dict.fromkeys(("weights", "table", "vocabulary"), whole())),
+        "words_per_second": number(least=0),
+        **dict.fromkeys(("training_seconds", "start_table_seconds", "refinement_seconds"), SECONDS),
+        "refinement_share": number(least=0, most=1),
+        "curve": list_of(
+            record({"seconds": SECONDS, "words": whole(), "epoch": number(least=0), "perplexity": PERPLEXITY})
+        ),
+        "machine": record({"cpu": text(), "threads": whole(1), "device": text(), "torch": text()}),
+    },
+    {"sha256": digest()},
+)
 
 Facts = dict[str, Any]
 LogProbs = NDArray[np.float64]  # (N,) of the tokens of a text
@@ -73,7 +96,8 @@ class Comparison:
 
     def finished(self) -> list[Facts]:
         """The facts of the finished cells of this grid, in its order."""
-        return [read_cell(self._file(cell)) for cell in self.grid.cells() if self._file(cell).exists()]
+        cells = [cell for cell in self.grid.cells() if self._file(cell).exists()]
+        return [read_cell(self._file(cell), cell) for cell in cells]
 
     def missing(self) -> list[Cell]:
         return [cell for cell in self.grid.cells() if not self._file(cell).exists()]
@@ -120,8 +144,9 @@ class Comparison:
         recipe, corpus, folder = cell.recipe, self.open(cell.corpus), self.work / cell.name
         assert recipe is not None
         if (folder / TRAINING).exists():
+            trained = read_config(folder)["training"]
             begun = Recipe.from_dict(
-                {name: read_config(folder)["training"][name] for name in recipe.to_dict()}, str(folder)
+                {name: trained[name] for name in recipe.to_dict() if name in trained}, str(folder / CONFIG)
             )
             if difference := _difference(begun, recipe):
                 raise LightRNNError(
@@ -154,13 +179,14 @@ class Comparison:
             "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
         self._file(cell).parent.mkdir(parents=True, exist_ok=True)
+        facts["sha256"] = _digest_of(facts)
         write_json(self._file(cell), facts)
         return facts
 
     def _network(self, cell: Cell, corpus: Corpus, progress: Progress) -> Facts:
         folder = self.work / cell.name
-        _, trained = load_training(folder)
-        lines = [json.loads(line) for line in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
+        _, trained, _ = bootstrap.load_run(folder)
+        lines = bootstrap.read_metrics(folder)
         model, vocabulary = load_model(folder, self.device)
         lm = SingleLM(model, vocabulary)
         test = _log_probs(lm, corpus, "test", progress)
@@ -286,14 +312,30 @@ class Comparison:
         return preset, splits
 
 
-def read_cell(path: Path) -> Facts:
+def read_cell(path: Path, cell: Cell | None = None) -> Facts:
+    """The facts of a finished cell; `cell`: that which it must be. Files of before the digests have none."""
     facts = read_json(path)
     if facts.get("format") != CELL_FORMAT:
         raise LightRNNError(
-            f"{path} is not a cell that this lightrnn can read (format {facts.get('format')!r}, not {CELL_FORMAT}); "
-            "use another -o, or the lightrnn that wrote it"
+            f"{path} is not a cell that this lightrnn can read (format {shown(facts.get('format'))}, not "
+            f"{CELL_FORMAT}); use another -o, or the lightrnn that wrote it"
         )
+    remedy = "restore it, or remove it and run the cell again"
+    check(facts, FACTS, str(path), remedy)
+    if facts.get("sha256", _digest_of(facts)) != _digest_of(facts):
+        raise LightRNNError(f"{path} is damaged: its digest is another; {remedy}")
+    if "order" not in facts["recipe"]:
+        Recipe.from_dict(facts["recipe"], str(path))
+    named = (facts["corpus"], facts["model"], facts["seed"])
+    if cell is not None and named != (cell.corpus.name, cell.model.name, cell.seed):
+        raise LightRNNError(f"{path} is the cell of {named[0]}, {named[1]}, seed {named[2]}; {remedy}")
     return facts
+
+
+def _digest_of(facts: Facts) -> str:
+    """SHA-256 of a cell's facts, but for the digest itself."""
+    told = {name: value for name, value in facts.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def machine(device: torch.device) -> Facts:

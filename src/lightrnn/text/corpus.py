@@ -7,6 +7,7 @@ Memory grows with the number of different words, not with the length of the text
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
+from ..border import check, digest, file_name, list_of, number, record, whole
 from ..errors import LightRNNError
 from ..files import atomic_folder, read_json, sha256, write_json
 from .rules import TextRules, word_blocks
@@ -25,6 +27,26 @@ DATA_FORMAT = 1
 SPLITS = ("train", "valid", "test")
 CHUNK = 1 << 22  # token ids handled at once when streaming over a file of them
 HELD_OUT_SHARE = 0.05
+HEADER = re.compile(  # of a .npy file, with the number of ids
+    rb"\x93NUMPY\x01\x00(..)\{'descr': '<i4', 'fortran_order': False, 'shape': \((\d{1,15}),\), \} *\n", re.DOTALL
+)
+SPLIT = record(
+    {
+        "files": list_of(file_name()),
+        "tokens": whole(1),
+        **dict.fromkeys(("lines", "types", "unknown"), whole()),
+        "unknown_rate": number(least=0, most=1),
+        "sha256": digest(),
+    }
+)
+DESCRIPTION = record(  # data.json
+    {
+        "vocabulary_size": whole(2, 2**31),
+        "vocabulary_digest": digest(),
+        "rules": record({}),
+        "splits": record({}, dict.fromkeys(SPLITS, SPLIT)),
+    }
+)
 
 Progress = Callable[[str, int], None]  # (what is being done, tokens so far)
 
@@ -74,6 +96,18 @@ def _open_ids(path: Path, mode: str) -> IO[bytes]:
     npy_format.read_magic(file)
     npy_format.read_array_header_1_0(file)
     return file
+
+
+def _check_header(path: Path, tokens: int) -> None:
+    """Refuse a file that is not as `_write_ids` writes it, with so many ids."""
+    with path.open("rb") as file:
+        match = HEADER.match(file.read(1 << 10))
+    if match is None or int.from_bytes(match[1], "little") != match.end() - 10:
+        raise LightRNNError(f"{path} is no list of token ids; prepare the text again")
+    if int(match[2]) != tokens or path.stat().st_size != match.end() + 4 * tokens:
+        raise LightRNNError(
+            f"{path} does not hold the {tokens:,} tokens that data.json tells of; prepare the text again"
+        )
 
 
 def _id_chunks(path: Path, start: int = 0) -> Iterator[NDArray[np.int32]]:
@@ -281,33 +315,30 @@ class Corpus:
 
     @classmethod
     def load(cls, path: Path) -> "Corpus":
-        info = read_json(path / "data.json")
-        kinds = (("format", int), ("rules", dict), ("vocabulary_digest", str), ("splits", dict))
-        if any(not isinstance(info.get(key), kind) for key, kind in kinds):
-            raise LightRNNError(f"{path / 'data.json'} does not describe lightrnn data; prepare the text again")
+        described, remedy = path / "data.json", "prepare the text again"
+        info = read_json(described, record({"format": whole(1)}), remedy)
         if info["format"] > DATA_FORMAT:
             raise LightRNNError(
                 f"{path} was prepared by a newer lightrnn (data format {info['format']}, this one {DATA_FORMAT}); "
                 "upgrade lightrnn or prepare the text again"
             )
-        rules = TextRules.from_dict(info["rules"])
+        check(info, DESCRIPTION, str(described), remedy)
+        rules = TextRules.from_dict(info["rules"], str(described))
         try:
             vocabulary = Vocabulary.parse((path / "vocab.tsv").read_bytes(), "it", rules)
         except (LightRNNError, OSError) as error:
             raise LightRNNError(f"{path / 'vocab.tsv'} is damaged ({error}); prepare the text again") from None
         if vocabulary.digest != info["vocabulary_digest"]:
             raise LightRNNError(f"{path / 'vocab.tsv'} is not the one this data was made with; prepare the text again")
+        if len(vocabulary) != info["vocabulary_size"]:
+            raise LightRNNError(f"{path / 'vocab.tsv'} has another number of words than {described} says; {remedy}")
         splits = {}
-        for split, facts in info["splits"].items():
+        for split in (split for split in SPLITS if split in info["splits"]):
             try:
+                _check_header(path / f"{split}.npy", info["splits"][split]["tokens"])
                 ids = np.load(path / f"{split}.npy", mmap_mode="r")
-            except (OSError, ValueError, EOFError) as error:
+            except OSError as error:
                 raise LightRNNError(f"cannot read {path / split}.npy ({error}); prepare the text again") from None
-            if len(ids) != facts["tokens"]:
-                raise LightRNNError(
-                    f"{path / split}.npy holds {len(ids):,} tokens where data.json says {facts['tokens']:,}; "
-                    "prepare the text again"
-                )
             if any(chunk.min() < 0 or chunk.max() >= len(vocabulary) for chunk in _id_chunks(path / f"{split}.npy")):
                 raise LightRNNError(f"{path / split}.npy holds ids outside the vocabulary; prepare the text again")
             splits[split] = ids

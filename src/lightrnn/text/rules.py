@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast, get_args
 
+from ..border import check, maybe, record, text, true_or_false
 from ..errors import LightRNNError
 from ..files import read_blocks
 
@@ -54,11 +55,16 @@ class TextRules:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "TextRules":
+    def from_dict(cls, values: dict[str, Any], origin: str) -> "TextRules":
+        check(values, WRITTEN, origin, "restore it or make it again")
         try:
             return cls(**values)
         except TypeError as error:
-            raise LightRNNError(f"unknown text rule: {error}; was this written by a newer lightrnn?") from None
+            raise LightRNNError(
+                f"{origin} has an unknown text rule: {error}; was this written by a newer lightrnn?"
+            ) from None
+        except LightRNNError as error:
+            raise LightRNNError(f"{origin}: {error}") from None
 
     def clean(self, text: str) -> str:
         """Normalise and fold case."""
@@ -69,6 +75,9 @@ class TextRules:
     def split(self, text: str) -> list[str]:
         """The words of one piece of text, without sentence ends."""
         return [word.decode() for word in self.clean(text).encode().split()]
+
+
+WRITTEN = record({}, {"lowercase": true_or_false(), "eos": text(), "unk": text(), "bos": maybe(text())})
 
 
 def line_blocks(source: str, errors: Errors = "strict") -> Iterator[list[str]]:
