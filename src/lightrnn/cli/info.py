@@ -109,9 +109,9 @@ def _mix_info(folder: Path, as_json: bool) -> None:
     if as_json:
         screen.out.print_json(json.dumps({"model": "mix", "members": members}))
         return
-    screen.out.print(f"a mix of {len(members)} models; lightrnn info says more of each", highlight=False)
+    screen.out.print(f"a mix of {len(members)} models", highlight=False)
     screen.out.print()
-    rows = [[member["model"], f"{member['weight']:.3f}"] for member in members]
+    rows = [[str(path), f"{weight / total:.3f}"] for path, weight in zip(paths, weights, strict=True)]
     screen.out.print(screen.table(None, "model", "weight", rows=rows))
 
 

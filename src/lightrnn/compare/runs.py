@@ -179,8 +179,7 @@ class Comparison:
             "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
         self._file(cell).parent.mkdir(parents=True, exist_ok=True)
-        facts["sha256"] = _digest_of(facts)
-        write_json(self._file(cell), facts)
+        write_json(self._file(cell), facts | {"sha256": _digest_of(facts)})
         return facts
 
     def _network(self, cell: Cell, corpus: Corpus, progress: Progress) -> Facts:
@@ -322,7 +321,7 @@ def read_cell(path: Path, cell: Cell | None = None) -> Facts:
         )
     remedy = "restore it, or remove it and run the cell again"
     check(facts, FACTS, str(path), remedy)
-    if facts.get("sha256", _digest_of(facts)) != _digest_of(facts):
+    if facts.pop("sha256", _digest_of(facts)) != _digest_of(facts):
         raise LightRNNError(f"{path} is damaged: its digest is another; {remedy}")
     if "order" not in facts["recipe"]:
         Recipe.from_dict(facts["recipe"], str(path))
