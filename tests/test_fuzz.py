@@ -163,7 +163,7 @@ DATA_COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 TEXT_COMMANDS: tuple[tuple[str, ...], ...] = (
     ("prepare", "FILE", "-o", "new"),
-    ("score", "model", "FILE", "--format", "kenlm"),
+    ("score", "model", "FILE", "--format", "jsonl"),
     ("score", "lm.arpa", "FILE"),
     ("evaluate", "hsm", "FILE"),
     ("ngram", "FILE", "-o", "new.arpa"),

@@ -211,6 +211,7 @@ def load_run(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], Recipe]:
         and max(position["epoch_tokens"], position["tokens"]) <= position["words"]
         and begun == (position["words"] > 0) == (position["seconds"] > 0)
         and (best is not None or (facts["round"] == 0 and begun == (position["tokens"] > 0)))
+        and (best is not None or position["best_perplexity"] is None)
     )
     if not possible:
         raise LightRNNError(f"{path}: its numbers contradict each other; {remedy}")
