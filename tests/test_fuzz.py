@@ -21,6 +21,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from math import inf, nan, prod
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ SECONDS = 60  # that a command may take
 FEW = ("--epochs", "0.2", "--hidden-size", "4", "--batch-size", "4", "--window", "6", "--threads", "1")
 CASES, GROUPS = 360, 12  # in every run of the tests
 MANY, MANY_GROUPS = 4000, 40  # in `make test-all`
+UNREAD = (".md", ".csv")
 CRASHES = 40  # each in a process of its own
 
 Damage = Callable[[random.Random, bytes], bytes]
@@ -229,25 +231,9 @@ def move_block(rng: random.Random, data: bytes) -> bytes:
 
 
 ODD: tuple[Any, ...] = (
-    *(
-        None,
-        True,
-        False,
-        0,
-        -1,
-        1,
-        3,
-        10**9,
-        10**18,
-        10**30,
-        -(10**30),
-        0.5,
-        1e300,
-        -1e-300,
-        float("nan"),
-        float("inf"),
-    ),
-    *("", "1", "w1", "../model", "\ud800", "a\nb", "\0", "x" * 5000, "[/bold]", [], {}, [[]], [1, 2], [None], {"a": 1}),
+    *(None, True, False, 0, -1, 1, 3, 10**9, 10**18, 10**30, -(10**30), 0.5, 1e300, -1e-300, nan, inf),
+    *("", "1", "w1", "../model", "\ud800", "\udcff", "a\nb", "\0", "x" * 5000, "[/bold]"),
+    *([], {}, [[]], [1, 2], [None], {"a": 1}),
 )
 DEEP = "@deep@"
 
@@ -341,7 +327,7 @@ def spoil_header(rng: random.Random, data: bytes) -> bytes:
     how = rng.randrange(9)
     if how == 0:
         header[name]["dtype"] = rng.choice(
-            ("F64", "F32", "F16", "BF16", "I32", "I64", "U8", "BOOL", "F8_E4M3", "C64", "X", "")
+            ["F64", "F32", "F16", "BF16", "I32", "I64", "U8", "BOOL", "F8_E4M3", "C64", "X"]
         )
     elif how == 1:
         header[name]["shape"] = rng.choice(
@@ -354,9 +340,7 @@ def spoil_header(rng: random.Random, data: bytes) -> bytes:
     elif how == 4:
         header[name], header[other] = header[other], header[name]
     elif how == 5:  # as many numbers in another shape
-        count = 1
-        for side in header[name]["shape"]:
-            count *= side
+        count = prod(header[name]["shape"])
         header[name]["shape"] = rng.choice(([count], [1, count], [count, 1], [count, 1, 1]))
     elif how == 6:
         header["__metadata__"] = rng.choice(({}, None, [], {"facts": "{}"}, {"facts": 5, "sha256": ""}, "x"))
@@ -377,9 +361,7 @@ def spoil_numbers(rng: random.Random, data: bytes) -> bytes:
     entry = header[rng.choice([name for name in header if name != "__metadata__"])]
     begin, end = entry["data_offsets"]
     changed = bytearray(rest)
-    odd = rng.choice(
-        [struct.pack("<f", x) for x in (float("nan"), float("inf"), 3e38, -1.0, 0.0)] + [b"\xff" * 4, b"\0\0\0\x7f"]
-    )
+    odd = rng.choice([struct.pack("<f", x) for x in (nan, inf, 3e38, -1.0, 0.0)] + [b"\xff" * 4, b"\0\0\0\x7f"])
     for place in range(begin, max(begin + 1, end - 3), 4 if rng.random() < 0.3 else max(4, (end - begin) // 4 * 4)):
         changed[place : place + 4] = odd
     return join_tensors(json.dumps(header).encode(), bytes(changed[: len(rest)]))
@@ -461,7 +443,7 @@ def damaged_world(world: Path, seed: int, folder: Path) -> tuple[str, tuple[str,
     """Copy the world to `folder` and damage a file: what was done, and the command to run there."""
     rng = random.Random(seed)
     shutil.copytree(world, folder)
-    file = rng.choice([path for path in sorted(folder.rglob("*")) if path.is_file()])
+    file = rng.choice([path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in UNREAD])
     top = file.relative_to(folder).parts[0]
     command = rng.choice(readers(file, top))
     command = tuple(part.replace("MODEL", top).replace("FILE", file.name) for part in command)

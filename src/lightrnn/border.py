@@ -7,7 +7,9 @@ A rule is called with a value and its place in the file and raises at the first 
 sentence of that: the file, the field, the rule, what was got, what to do. Fields that no declaration names are let be.
 """
 
+import contextlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -92,9 +94,8 @@ def whole(least: int = 0, most: int = 2**53) -> Rule:
 
 def number(least: float = -FINITE, most: float = FINITE) -> Rule:
     """Whole or not, finite."""
-    bounds = [f"{word} {limit:g}" for word, limit in (("least", least), ("most", most)) if abs(limit) < FINITE]
-    noun = " and ".join(["a number", *(f"at {bound}" for bound in bounds)]).replace("number and", "number")
-    return _rule(noun, lambda v: type(v) in (int, float) and least <= v <= most)
+    bounds = [f"at {word} {limit:g}" for word, limit in (("least", least), ("most", most)) if abs(limit) < FINITE]
+    return _rule(f"a number {' and '.join(bounds)}".strip(), lambda v: type(v) in (int, float) and least <= v <= most)
 
 
 def text(longest: int = 1000) -> Rule:
@@ -105,13 +106,19 @@ def text(longest: int = 1000) -> Rule:
     )
 
 
-def file_name() -> Rule:
-    """A string of any characters, as names of files are."""
-    return _rule("a string", lambda v: isinstance(v, str))
-
-
 def _is_odd(character: str) -> bool:
     return character < " " or character == "\x7f" or "\ud800" <= character <= "\udfff"
+
+
+def file_name() -> Rule:
+    """A path, which may hold bytes that are not UTF-8 as Python writes them."""
+    return _rule("the name of a file", lambda v: isinstance(v, str) and _can_be_path(v))
+
+
+def _can_be_path(name: str) -> bool:
+    with contextlib.suppress(UnicodeEncodeError):
+        return b"\0" not in os.fsencode(name)
+    return False
 
 
 def digest() -> Rule:

@@ -105,13 +105,14 @@ def _mix_info(folder: Path, as_json: bool) -> None:
     """The models of a mix and their weights, whether they are there or not."""
     paths, weights = read_mix(folder)
     total = sum(weights)
-    members = [{"model": str(path), "weight": weight / total} for path, weight in zip(paths, weights, strict=True)]
+    names = [str(path).encode(errors="backslashreplace").decode() for path in paths]
+    members = [{"model": name, "weight": weight / total} for name, weight in zip(names, weights, strict=True)]
     if as_json:
         screen.out.print_json(json.dumps({"model": "mix", "members": members}))
         return
     screen.out.print(f"a mix of {len(members)} models", highlight=False)
     screen.out.print()
-    rows = [[str(path), f"{weight / total:.3f}"] for path, weight in zip(paths, weights, strict=True)]
+    rows = [[name, f"{weight / total:.3f}"] for name, weight in zip(names, weights, strict=True)]
     screen.out.print(screen.table(None, "model", "weight", rows=rows))
 
 

@@ -237,8 +237,8 @@ def checked_budget(unit: str, amount: float, where: str) -> Budget:
 
 def _name(entry: Facts, where: str) -> str:
     name = entry.get("name", "")
-    if not slug(name):
-        raise LightRNNError(f"{where} needs a name with letters or figures in it, got {name!r}")
+    if not slug(name) or not name.isprintable():
+        raise LightRNNError(f"{where} needs a name with letters or figures in it, got {shown(name)}")
     return str(name)
 
 

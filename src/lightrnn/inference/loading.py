@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from ..border import check, list_of, number, record, text, whole
+from ..border import check, file_name, list_of, number, record, whole
 from ..errors import LightRNNError
 from ..files import read_blocks, read_json, write_json
 from ..models.checkpoint import CONFIG, load_model
@@ -22,7 +22,7 @@ from .mixture import Mix
 MIX_FORMAT = 1
 DEEPEST = 8  # mixes inside each other
 MEMBERS = record(
-    {"members": list_of(record({"path": text(), "weight": number(least=0, most=1e6)}), least=1, most=1000)}
+    {"members": list_of(record({"path": file_name(), "weight": number(least=0, most=1e6)}), least=1, most=1000)}
 )
 
 
