@@ -326,9 +326,8 @@ def spoil_header(rng: random.Random, data: bytes) -> bytes:
     name, other = rng.choice(names), rng.choice(names)
     how = rng.randrange(9)
     if how == 0:
-        header[name]["dtype"] = rng.choice(
-            ["F64", "F32", "F16", "BF16", "I32", "I64", "U8", "BOOL", "F8_E4M3", "C64", "X"]
-        )
+        kinds = ("F64", "F32", "F16", "BF16", "I32", "I64", "U8", "BOOL", "F8_E4M3", "C64", "X")
+        header[name]["dtype"] = rng.choice(kinds)
     elif how == 1:
         header[name]["shape"] = rng.choice(
             ([], [-1], [0], [2**40, 2**40], header[name]["shape"][::-1], [1, *header[name]["shape"]])
