@@ -12,6 +12,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+from .border import check_nesting, shown
 from .errors import LightRNNError
 from .registry import CELLS, KINDS, REFINEMENTS, SOLVERS
 
@@ -51,7 +52,10 @@ class Settings:
                 raise LightRNNError(
                     f"{origin} has an unknown field {name!r} in [{cls.section}]; known are {', '.join(known)}"
                 )
-        return cls(**values)
+        try:
+            return cls(**values)
+        except LightRNNError as error:
+            raise LightRNNError(f"{origin}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,7 +85,7 @@ def _checked(declared: "Field[Any]", value: Any) -> Any:
             and (most is None or value <= most)
         )
     if not right:
-        raise LightRNNError(f"{declared.name} ({option_name(declared.name)}) must be {rule}, got {value!r}")
+        raise LightRNNError(f"{declared.name} ({option_name(declared.name)}) must be {rule}, got {shown(value)}")
     return value
 
 
@@ -272,6 +276,9 @@ def load_toml(kind: str, name: str) -> dict[str, Any]:
     else:
         raise LightRNNError(f"there is no {kind} {name!r}; known are {', '.join(known)}, or give a file.toml")
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise LightRNNError(f"the {kind} {name} is not valid TOML: {error}") from None
+        values = tomllib.loads(text)
+        check_nesting(values)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise LightRNNError(f"the {kind} {name} is not valid TOML: {reason}") from None
+    return values

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from .border import Rule, check, parse_json, record
 from .errors import LightRNNError
 
 BLOCK_BYTES = 1 << 20
@@ -184,13 +185,14 @@ def write_json(path: Path, value: Any) -> None:
         file.write((json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
 
 
-def read_json(path: Path) -> dict[str, Any]:
+ANY_OBJECT = record({})
+
+
+def read_json(path: Path, rule: Rule = ANY_OBJECT, remedy: str = "restore it or make it again") -> dict[str, Any]:
+    """The object in a file, which the rule has nothing against."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        data = path.read_bytes()
     except OSError as error:
         raise LightRNNError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise LightRNNError(f"{path} is not valid JSON ({error}); restore it or make it again") from None
-    if not isinstance(value, dict):
-        raise LightRNNError(f"{path} holds a JSON {type(value).__name__}, not an object; restore it")
+    value: dict[str, Any] = check(parse_json(data, str(path), remedy), rule, str(path), remedy)
     return value

@@ -8,6 +8,7 @@ import typer
 
 from ..config import ModelConfig, Recipe, recipe_names
 from ..errors import LightRNNError
+from ..inference.loading import is_mix, read_mix
 from ..models.characters import alphabet
 from ..models.checkpoint import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
 from ..models.kind import Size, kind_of
@@ -18,7 +19,9 @@ from .options import JsonOption, with_settings
 
 @with_settings(ModelConfig)
 def info(
-    folder: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="A folder made by `lightrnn train`.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL]", help="A folder of `lightrnn train` or `mix`.")
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option("--recipe", help=f"Without MODEL: {', '.join(recipe_names())}, or a file.toml."),
@@ -41,6 +44,9 @@ def info(
     if folder is not None:
         if recipe is not None or vocab_size is not None or overrides:
             raise LightRNNError("give either MODEL, or --recipe and --vocab-size, not both")
+        if is_mix(folder):
+            _mix_info(folder, as_json)
+            return
         config = read_config(folder)
         settings = ModelConfig.from_dict(config["model"], str(folder))
         shape = tuple(config["table_shape"]) if "table_shape" in config else None
@@ -79,6 +85,21 @@ def info(
         screen.out.print()
         rows = [[name, human_bytes(count)] for name, count in files.items()]
         screen.out.print(screen.table(None, "file", "size", rows=rows))
+
+
+def _mix_info(folder: Path, as_json: bool) -> None:
+    """The models of a mix and their weights, whether they are there or not."""
+    paths, weights = read_mix(folder)
+    total = sum(weights)
+    names = [str(path).encode(errors="backslashreplace").decode() for path in paths]
+    members = [{"model": name, "weight": weight / total} for name, weight in zip(names, weights, strict=True)]
+    if as_json:
+        screen.print_json({"model": "mix", "members": members})
+        return
+    screen.out.print(f"a mix of {len(members)} models")
+    screen.out.print()
+    rows = [[name, f"{weight / total:.3f}"] for name, weight in zip(names, weights, strict=True)]
+    screen.out.print(screen.table(None, "model", "weight", rows=rows))
 
 
 def size_table(parts: dict[str, int], full: dict[str, int], name: str = "lightrnn") -> Any:

@@ -1,5 +1,6 @@
 """lightrnn prepare"""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,6 @@ from ..models.sizes import human_count
 from ..outputs import check_output, settle
 from ..text import corpus as corpora
 from ..text.presets import PRESETS, find_preset
-from ..text.rules import TextRules
 from . import screen
 from .options import ForceOption, JsonOption
 from .texts import tell_untaught
@@ -76,7 +76,7 @@ def prepare(
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
     changes: dict[str, Any] = {"lowercase": lowercase}
     changes |= {name: v for name, v in (("normalize", normalize), ("convention", convention)) if v is not None}
-    rules = TextRules.from_dict(find_preset(preset).rules.to_dict() | changes)
+    rules = replace(find_preset(preset).rules, **changes)
     if vocab is not None:
         settle(vocab)
     vocabulary = load_vocabulary(vocab) if vocab is not None and vocab.is_dir() else vocab

@@ -32,6 +32,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ..border import shown
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, load_toml
 from ..errors import LightRNNError
 from ..text.presets import find_preset
@@ -139,7 +140,7 @@ class Grid:
         seeds = values.get("seeds", [1])
         most = RECIPE_FIELDS["seed"].metadata["most"]
         if any(type(seed) is not int or not 0 <= seed <= most for seed in seeds) or len(set(seeds)) < len(seeds):
-            raise LightRNNError(f"{origin}: seeds must be different whole numbers from 0 to {most}, got {seeds!r}")
+            raise LightRNNError(f"{origin}: seeds must be different whole numbers from 0 to {most}, got {shown(seeds)}")
         common = _budget(values, origin)
         corpora = tuple(
             _corpus(entry, _place(origin, "corpus", index, entry), base, common, budget)
@@ -202,7 +203,7 @@ def _told(where: str) -> Iterator[None]:
 def _check_fields(values: Any, kinds: Mapping[str, type | None], where: str) -> None:
     """Every field known and of its kind (None: checked elsewhere); numbers are above 0."""
     if not isinstance(values, dict):
-        raise LightRNNError(f"{where} must be {NOUNS[dict]}, got {values!r}")
+        raise LightRNNError(f"{where} must be {NOUNS[dict]}, got {shown(values)}")
     for name, value in values.items():
         if name not in kinds:
             raise LightRNNError(f"{where} has an unknown field {name!r}; known are {', '.join(kinds)}")
@@ -215,7 +216,7 @@ def _check_fields(values: Any, kinds: Mapping[str, type | None], where: str) -> 
         elif kind in (str, list):
             right = right and len(value) > 0
         if not right:
-            raise LightRNNError(f"{where}: {name} must be {NOUNS[kind]}, got {value!r}")
+            raise LightRNNError(f"{where}: {name} must be {NOUNS[kind]}, got {shown(value)}")
 
 
 def _budget(values: Facts, where: str) -> Budget | None:
@@ -236,8 +237,8 @@ def checked_budget(unit: str, amount: float, where: str) -> Budget:
 
 def _name(entry: Facts, where: str) -> str:
     name = entry.get("name", "")
-    if not slug(name):
-        raise LightRNNError(f"{where} needs a name with letters or figures in it, got {name!r}")
+    if not slug(name) or not name.isprintable():
+        raise LightRNNError(f"{where} needs a name with letters or figures in it, got {shown(name)}")
     return str(name)
 
 
@@ -273,7 +274,7 @@ def _model(entry: Any, shared: Facts, where: str) -> ModelEntry:
             raise LightRNNError(f"{place}: {misplaced[0]} is the whole grid's, so that all models get the same")
         _check_fields(values, known, place)
     if entry.get("kind", "network") != "network":
-        raise LightRNNError(f"{where}: kind must be network or ngram, got {entry['kind']!r}")
+        raise LightRNNError(f"{where}: kind must be network or ngram, got {shown(entry['kind'])}")
     overrides = shared | {name: value for name, value in entry.items() if name not in ("name", "kind")}
     with _told(where):
         recipe = Recipe.load(overrides.pop("recipe", "small")).override(overrides)

@@ -5,6 +5,7 @@ or it is not done. WORK/ holds the prepared corpora and the model folders, from 
 model is estimated again when a mix needs it, which takes no longer than reading it from a file.
 """
 
+import hashlib
 import json
 import platform
 import time
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..border import check, digest, list_of, maybe, number, one_field, record, shown, text, whole
 from ..config import Recipe
 from ..errors import LightRNNError
 from ..files import read_json, write_json
@@ -26,7 +28,7 @@ from ..inference.evaluation import perplexity_of
 from ..inference.lm import LM, NGramLM
 from ..inference.mixture import mixed, tune
 from ..inference.network import NetworkLM
-from ..models.checkpoint import METRICS, TRAINING, VOCABULARY, load_model, load_training, read_config
+from ..models.checkpoint import CONFIG, TRAINING, VOCABULARY, load_model, read_config
 from ..ngram.kneser_ney import estimate
 from ..outputs import locked, settle, sweep
 from ..runtime import Progress, choose_device, silent, threads
@@ -36,6 +38,27 @@ from ..training import bootstrap
 from .grid import Budget, CorpusEntry, Grid, Run, slug
 
 RUN_FORMAT = 1
+SECONDS, PERPLEXITY = number(least=0, most=1e12), number(least=0)
+FACTS = record(  # of a finished run
+    {
+        **dict.fromkeys(("corpus", "model", "data", "date"), text()),
+        **dict.fromkeys(("seed", "train_tokens", "vocabulary_size", "parameters"), whole()),
+        "recipe": record({}, {"order": whole(1, 99)}),
+        "budget": maybe(one_field({"epochs": number(least=0), "minutes": number(least=0)})),
+        "valid": PERPLEXITY,
+        "test": PERPLEXITY,
+        "mix": maybe(record({"with": text(), "weight": number(least=0, most=1), "test": PERPLEXITY})),
+        "bytes": record(dict.fromkeys(("weights", "table", "vocabulary"), whole())),
+        "words_per_second": number(least=0),
+        **dict.fromkeys(("training_seconds", "start_table_seconds", "refinement_seconds"), SECONDS),
+        "refinement_share": number(least=0, most=1),
+        "curve": list_of(
+            record({"seconds": SECONDS, "words": whole(), "epoch": number(least=0), "perplexity": PERPLEXITY})
+        ),
+        "machine": record({"cpu": text(), "threads": whole(1), "device": text(), "torch": text()}),
+    },
+    {"sha256": digest()},
+)
 
 Facts = dict[str, Any]
 LogProbs = NDArray[np.float64]  # (N,) of the tokens of a text
@@ -73,7 +96,7 @@ class Comparison:
 
     def finished(self) -> list[Facts]:
         """The facts of the finished runs of this grid, in its order."""
-        return [read_run(self._file(run)) for run in self.grid.runs() if self._file(run).exists()]
+        return [read_run(self._file(run), run) for run in self.grid.runs() if self._file(run).exists()]
 
     def missing(self) -> list[Run]:
         return [run for run in self.grid.runs() if not self._file(run).exists()]
@@ -123,8 +146,9 @@ class Comparison:
         assert recipe is not None
         settle(folder)
         if (folder / TRAINING).exists():
+            trained = read_config(folder)["training"]
             begun = Recipe.from_dict(
-                {name: read_config(folder)["training"][name] for name in recipe.to_dict()}, str(folder)
+                {name: trained[name] for name in recipe.to_dict() if name in trained}, str(folder / CONFIG)
             )
             if difference := _difference(begun, recipe):
                 raise LightRNNError(
@@ -164,13 +188,13 @@ class Comparison:
         }
         self._file(run).parent.mkdir(parents=True, exist_ok=True)
         sweep(self._file(run).parent, self._file(run).name)
-        write_json(self._file(run), facts)
+        write_json(self._file(run), facts | {"sha256": _digest_of(facts)})
         return facts
 
     def _network(self, run: Run, corpus: Corpus, progress: Progress) -> Facts:
         folder = self.work / run.name
-        _, trained = load_training(folder)
-        lines = [json.loads(line) for line in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
+        _, trained, _ = bootstrap.load_run(folder)
+        lines = bootstrap.read_metrics(folder)
         model, vocabulary = load_model(folder, self.device)
         lm = NetworkLM(model, vocabulary)
         test = _log_probs(lm, corpus, "test", progress)
@@ -296,14 +320,30 @@ class Comparison:
         return folder
 
 
-def read_run(path: Path) -> Facts:
+def read_run(path: Path, run: Run | None = None) -> Facts:
+    """The facts of a finished run; `run`: that which it must be. Files of before the digests have none."""
     facts = read_json(path)
     if facts.get("format") != RUN_FORMAT:
         raise LightRNNError(
-            f"{path} is not a run that this lightrnn can read (format {facts.get('format')!r}, not {RUN_FORMAT}); "
-            "use another -o, or the lightrnn that wrote it"
+            f"{path} is not a run that this lightrnn can read (format {shown(facts.get('format'))}, not "
+            f"{RUN_FORMAT}); use another -o, or the lightrnn that wrote it"
         )
+    remedy = "restore it, or remove it and run the cell again"
+    check(facts, FACTS, str(path), remedy)
+    if facts.pop("sha256", _digest_of(facts)) != _digest_of(facts):
+        raise LightRNNError(f"{path} is damaged: its digest is another; {remedy}")
+    if "order" not in facts["recipe"]:
+        Recipe.from_dict(facts["recipe"], str(path))
+    named = (facts["corpus"], facts["model"], facts["seed"])
+    if run is not None and named != (run.corpus.name, run.model.name, run.seed):
+        raise LightRNNError(f"{path} is the run of {named[0]}, {named[1]}, seed {named[2]}; {remedy}")
     return facts
+
+
+def _digest_of(facts: Facts) -> str:
+    """SHA-256 of a cell's facts, but for the digest itself."""
+    told = {name: value for name, value in facts.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def machine(device: torch.device) -> Facts:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 
+from ..border import check, file_name, list_of, number, record, whole
 from ..errors import LightRNNError
-from ..files import read_json, write_json
+from ..files import read_blocks, read_json, write_json
 from ..models.checkpoint import CONFIG, load_model
 from ..ngram.arpa import read_arpa
-from ..ngram.kenlm import KenLM
+from ..ngram.kenlm import is_binary, load_binary
 from ..outputs import replace_output, settle
 from ..text.vocabulary import Vocabulary
 from .lm import LM, NGramLM
@@ -21,36 +22,51 @@ from .mixture import Mix
 from .network import NetworkLM
 
 MIX_FORMAT = 1
+DEEPEST = 8  # mixes inside each other
+MEMBERS = record(
+    {"members": list_of(record({"path": file_name(), "weight": number(least=0, most=1e6)}), least=1, most=1000)}
+)
 
 
 def load(path: str | Path, *, device: torch.device | str = "cpu", vocabulary: Vocabulary | None = None) -> LM:
     """The model at a path, whatever its kind, ready to score.
 
-    A file named *.arpa, .arpa.gz and so on is read here; any other file by the `kenlm` package, which does not tell its
-    words: it needs a vocabulary, which `lightrnn mix` takes from the first model.
+    A file is an ARPA file, or a binary for the `kenlm` package. A binary that was built without its words needs a
+    vocabulary, which `lightrnn mix` takes from the first model.
     """
-    path = Path(path)
+    return _load(Path(path), device, vocabulary, ())
+
+
+def _load(path: Path, device: torch.device | str, vocabulary: Vocabulary | None, outer: tuple[Path, ...]) -> LM:
+    """outer: the mixes that it is in."""
     settle(path)
     if not path.exists():
         raise LightRNNError(f"{path} does not exist; give a folder of lightrnn train or mix, or an n-gram file")
-    if path.is_file() and ".arpa" in path.suffixes:
-        return NGramLM(read_arpa(path))
     if path.is_file():
-        if vocabulary is None:
-            raise LightRNNError(
-                f"{path} is no ARPA file by its name, and KenLM's binaries do not list their words; "
-                "use the .arpa file, or the binary in a mix after a model that has a vocabulary"
-            )
-        return NGramLM(KenLM(path, vocabulary))
-    if _is_mix(path):
-        return _load_mix(path, device)
+        return _load_file(path, vocabulary)
+    if is_mix(path):
+        return _load_mix(path, device, outer)
     return NetworkLM(*load_model(path, device))
+
+
+def _load_file(path: Path, vocabulary: Vocabulary | None) -> LM:
+    if is_binary(path):
+        return NGramLM(load_binary(path, vocabulary))
+    if ".arpa" not in path.suffixes and not next(read_blocks(path), b"").lstrip().startswith(b"\\data\\"):
+        raise LightRNNError(
+            f"{path} is not a model: neither an ARPA file nor a KenLM binary; give one, or a folder of lightrnn train"
+        )
+    return NGramLM(read_arpa(path))
 
 
 def load_all(paths: Sequence[Path], *, device: torch.device | str = "cpu") -> list[LM]:
     """Several models, the first of which says which words there are."""
-    first = load(paths[0], device=device)
-    return [first, *(load(path, device=device, vocabulary=first.vocabulary) for path in paths[1:])]
+    return _load_all(paths, device, ())
+
+
+def _load_all(paths: Sequence[Path], device: torch.device | str, outer: tuple[Path, ...]) -> list[LM]:
+    first = _load(paths[0], device, None, outer)
+    return [first, *(_load(path, device, first.vocabulary, outer) for path in paths[1:])]
 
 
 def save_mix(
@@ -66,32 +82,39 @@ def save_mix(
         write_json(stage / CONFIG, {"format": MIX_FORMAT, "kind": "mix", "files": {}, "members": listed})
 
 
-def all_members(paths: Sequence[str | Path]) -> list[Path]:
+def all_members(paths: Sequence[str | Path], deepest: int = DEEPEST) -> list[Path]:
     """Models, and where there is a mix among them, the models that it is made of."""
     found = []
     for path in map(Path, paths):
         settle(path)
-        found += [path, *(all_members([place for place, _ in _listed(path)]) if _is_mix(path) else [])]
+        found += [path, *(all_members(read_mix(path)[0], deepest - 1) if deepest and is_mix(path) else [])]
     return found
 
 
-def _is_mix(path: Path) -> bool:
-    return (path / CONFIG).is_file() and read_json(path / CONFIG).get("kind") == "mix"
+def is_mix(folder: Path) -> bool:
+    return (folder / CONFIG).is_file() and read_json(folder / CONFIG).get("kind") == "mix"
 
 
-def _load_mix(folder: Path, device: torch.device | str) -> Mix:
-    members = _listed(folder)
-    return Mix(load_all([path for path, _ in members], device=device), [weight for _, weight in members])
+def read_mix(folder: Path) -> tuple[list[Path], list[float]]:
+    """The models of a mix, which need not be there, and their weights."""
+    path, remedy = folder / CONFIG, "restore it or make it again"
+    config = read_json(path, record({"format": whole(1)}), remedy)
+    if config["format"] > MIX_FORMAT:
+        raise LightRNNError(f"{folder} was written by a newer lightrnn (mix format {config['format']}); upgrade it")
+    members = check(config, MEMBERS, str(path), remedy)["members"]
+    weights = [float(member["weight"]) for member in members]
+    if not sum(weights) > 0:
+        raise LightRNNError(f"{path}: all weights are 0; {remedy}")
+    return [folder / member["path"] for member in members], weights
 
 
-def _listed(folder: Path) -> list[tuple[Path, float]]:
-    """The models of a mix and their weights, as its config.json tells them."""
-    config = read_json(folder / CONFIG)
-    if config.get("format") != MIX_FORMAT:
-        raise LightRNNError(
-            f"{folder} was written by a newer lightrnn (mix format {config.get('format')}); upgrade lightrnn"
-        )
-    try:
-        return [(folder / str(member["path"]), float(member["weight"])) for member in config["members"]]
-    except (KeyError, TypeError, ValueError):
-        raise LightRNNError(f"{folder / CONFIG} does not list the models of a mix; make it again") from None
+def _load_mix(folder: Path, device: torch.device | str, outer: tuple[Path, ...]) -> Mix:
+    paths, weights = read_mix(folder)
+    outer = (*outer, folder.resolve())
+    for path in paths:
+        settle(path)
+        if not path.exists():
+            raise LightRNNError(f"{folder} is a mix of which a model is not there, {path}; restore that or mix again")
+        if path.resolve() in outer or len(outer) > DEEPEST:
+            raise LightRNNError(f"{folder} is a mix that contains itself, or mixes in mixes too often; mix again")
+    return Mix(_load_all(paths, device, outer), weights)

@@ -16,15 +16,15 @@ import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
+from ..border import check, digest, list_of, one_of, parse_json, record, text, whole
 from ..config import ModelConfig
 from ..errors import LightRNNError
 from ..files import atomic_file, read_json, sha256, write_json
@@ -36,10 +36,24 @@ from ..text.vocabulary import Vocabulary
 from .base import RecurrentModel
 from .kind import build, kind_of
 from .lightrnn import LightRNN
+from .tensors import check_finite, check_like, check_permutation, read_tensors
 
 MODEL_FORMAT = 1
 CONFIG, VOCABULARY, TABLE, WEIGHTS = "config.json", "vocab.tsv", "table.tsv", "weights.safetensors"
 TRAINING, METRICS = "training.safetensors", "metrics.jsonl"
+
+DIMENSIONS = list_of(whole(1, 10**9), least=2, most=8)  # of a table
+DESCRIPTION = record(
+    {
+        "model": record({}),
+        "vocabulary_size": whole(2, 2**31),
+        "rules": record({}),
+        "files": record({VOCABULARY: digest(), WEIGHTS: digest()}, {TABLE: digest()}),
+        "training": record({}),
+    },
+    {"sources": record({}, dict.fromkeys((VOCABULARY, TABLE, WEIGHTS), text()))},
+)
+TABLE_DESCRIPTION = record({"table_shape": DIMENSIONS, "files": record({TABLE: digest()})})
 
 
 def save_model(folder: Path, model: RecurrentModel, vocabulary: Vocabulary, training: dict[str, Any]) -> None:
@@ -99,28 +113,20 @@ def read_config(folder: Path) -> dict[str, Any]:
     settle(folder)
     if not (folder / CONFIG).is_file():
         raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
-    config = read_json(folder / CONFIG)
-    if (
-        config.get("kind") not in KINDS
-        or not isinstance(config.get("format"), int)
-        or any(
-            not isinstance(config.get(key), kind)
-            for key, kind in (
-                ("files", dict),
-                ("model", dict),
-                ("rules", dict),
-                ("vocabulary_size", int),
-                *([("table_shape", list)] if KINDS[config["kind"]].has_table else []),
-            )
-        )
-        or config["model"].get("model", ModelConfig.model) != config["kind"]
-    ):
-        raise LightRNNError(f"{folder / CONFIG} does not describe a lightrnn model; restore it or train again")
+    path, remedy = folder / CONFIG, "restore it or train again"
+    config = read_json(path, record({"format": whole(1), "kind": one_of([*KINDS, "mix"])}), remedy)
+    if config["kind"] == "mix":
+        raise LightRNNError(f"{folder} is a mix, where a single model is needed; name one of its models")
     if config["format"] > MODEL_FORMAT:
         raise LightRNNError(
             f"{folder} was written by a newer lightrnn (model format {config['format']}, this one reads up to "
             f"{MODEL_FORMAT}); upgrade lightrnn"
         )
+    check(config, DESCRIPTION, str(path), remedy)
+    if KINDS[config["kind"]].has_table:
+        check(config, TABLE_DESCRIPTION, str(path), remedy)
+    if ModelConfig.from_dict(config["model"], str(path)).model != config["kind"]:
+        raise LightRNNError(f"{path} describes a {config['kind']} by the settings of another model; {remedy}")
     return config
 
 
@@ -144,8 +150,15 @@ def _read_committed(folder: Path, name: str) -> bytes:
 
 
 def load_vocabulary(folder: Path) -> Vocabulary:
-    rules = TextRules.from_dict(read_config(folder)["rules"])
-    return Vocabulary.parse(_read_committed(folder, VOCABULARY), str(folder / VOCABULARY), rules)
+    config = read_config(folder)
+    rules = TextRules.from_dict(config["rules"], str(folder / CONFIG))
+    vocabulary = Vocabulary.parse(_read_committed(folder, VOCABULARY), str(folder / VOCABULARY), rules)
+    if len(vocabulary) != config["vocabulary_size"]:
+        raise LightRNNError(
+            f"{folder / VOCABULARY} has {len(vocabulary):,} words where {CONFIG} says {config['vocabulary_size']:,}; "
+            "restore it from a copy or train again"
+        )
+    return vocabulary
 
 
 def check_table(folder: Path) -> None:
@@ -164,17 +177,47 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> tuple[Recurr
     config = read_config(folder)
     vocabulary = load_vocabulary(folder)
     settings = ModelConfig.from_dict(config["model"], str(folder / CONFIG))
-    table = None
-    weights = safetensors.torch.load(_read_committed(folder, WEIGHTS))
+    if kind_of(settings).has_table:
+        _read_committed(folder, TABLE)
+    data = _read_committed(folder, WEIGHTS)
     try:
-        if kind_of(settings).has_table:
-            _read_committed(folder, TABLE)
-            table = WordTable(weights["codes"].numpy().astype("int64"), tuple(config["table_shape"]))
-        model = build(settings, vocabulary, table, seed=0)
-        model.load_state_dict(weights)
-    except (KeyError, RuntimeError):
-        raise LightRNNError(f"{folder / CONFIG} does not describe the weights beside it; restore it") from None
+        weights, _ = read_tensors(data)
+    except LightRNNError as error:
+        raise LightRNNError(f"{folder / WEIGHTS} is damaged ({error}); restore it or train again") from None
+    try:
+        model = rebuild(settings, vocabulary, weights, config.get("table_shape"))
+    except LightRNNError as error:
+        raise LightRNNError(
+            f"{folder / CONFIG} does not describe the weights beside it ({error}); restore both or train again"
+        ) from None
     return model.to(device).eval(), vocabulary
+
+
+def rebuild(
+    config: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor], shape: list[int] | None, seed: int = 0
+) -> RecurrentModel:
+    """The model that has these weights, which were read from a file; shape: of its table, if it has one.
+
+    Nothing that the settings ask for is allocated before the weights are known to have those sizes.
+    """
+    table = None
+    if kind_of(config).has_table:
+        codes = weights.get("codes")
+        if codes is None or shape is None or codes.dtype != torch.int32 or codes.shape != (len(vocabulary), len(shape)):
+            raise LightRNNError(f"codes must be whole numbers, {len(shape or [])} for each of the words")
+        if config.components != len(shape):
+            raise LightRNNError(f"the table has {len(shape)} components, and the settings say {config.components}")
+        table = WordTable(codes.numpy().astype("int64"), tuple(shape))
+    with torch.device("meta"):
+        expected = build(config, vocabulary, table, seed).state_dict()
+    check_like(weights, expected)
+    check_finite(weights)
+    for name, tensor in weights.items():
+        if not tensor.is_floating_point() and name != "codes":
+            check_permutation(name, tensor)
+    model = build(config, vocabulary, table, seed)
+    model.load_state_dict(weights)
+    return model
 
 
 def load_lightrnn(folder: Path, device: torch.device | str = "cpu") -> tuple[LightRNN, Vocabulary]:
@@ -202,18 +245,20 @@ def _digest(tensors: dict[str, Tensor], facts: str) -> str:
     return hashed.hexdigest()
 
 
-def load_training(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_training(folder: Path) -> tuple[dict[str, Tensor], Any]:
+    """What `save_training` was given: whole, but not yet known to make sense."""
     path = folder / TRAINING
     if not path.is_file():
         raise LightRNNError(f"{folder} has no {TRAINING} to resume from; start a new run without --resume")
     try:
-        data = path.read_bytes()  # safe_open would refuse a path that is not UTF-8
-        tensors = safetensors.torch.load(data)
-        metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-        if _digest(tensors, metadata["facts"]) != metadata["sha256"]:
-            raise ValueError("its digest is wrong")
-        return tensors, json.loads(metadata["facts"])
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise LightRNNError(
-            f"{path} is damaged ({error}); the model itself may still be good: go on from it with --init {folder}"
-        ) from None
+        tensors, metadata = read_tensors(path.read_bytes())
+        facts = metadata.get("facts", "")
+        if _digest(tensors, facts) != metadata.get("sha256"):
+            raise LightRNNError("its digest is wrong")
+    except LightRNNError as error:
+        raise LightRNNError(f"{path} is damaged ({error}); {_go_on_from(folder)}") from None
+    return tensors, parse_json(facts, f"{path}, its facts,", _go_on_from(folder))
+
+
+def _go_on_from(folder: Path) -> str:
+    return f"the model itself may still be good: go on from it with --init {folder}"

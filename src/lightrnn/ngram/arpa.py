@@ -135,7 +135,7 @@ class _Reader:
         elif self.order == 0:
             self._read_announcement(number, piece)
         elif piece.startswith(b"mmap lm http://kheafield.com/code"):
-            raise LightRNNError(f"{self.path} is a KenLM binary, which does not list its words; give its ARPA file")
+            raise LightRNNError(f"{self.path} is a KenLM binary and no ARPA file; load it as lightrnn.load does")
         elif text := piece.lstrip():
             blank = piece[: -len(text)].count(b"\n")
             self._fail(number + blank, f"expected \\data\\, got {_shown(text)}")

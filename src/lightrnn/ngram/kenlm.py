@@ -4,6 +4,8 @@ Shapes: N tokens, V vocabulary.
 """
 
 import os
+import struct
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,51 @@ from numpy.typing import NDArray
 from ..errors import LightRNNError
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
-from .arpa import arpa_words
+from .arpa import RULES, UNK, arpa_words
 from .model import NEVER, Floats
+
+MAGIC = b"mmap lm http://kheafield.com/code"
+HAS_WORDS, UNIGRAMS = 100, 108  # where in the header: whether the words are listed at the end, the count of 1-grams
+
+
+def is_binary(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def binary_vocabulary(path: Path) -> Vocabulary | None:
+    """The words of a KenLM binary, which end the file, <unk> first, each with a NUL; None where they were left out."""
+    size = path.stat().st_size
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        if size > UNIGRAMS + 8 and not data[HAS_WORDS]:
+            return None
+        words = _last_words(data, *struct.unpack_from("<Q", data, UNIGRAMS)) if size > UNIGRAMS + 8 else []
+    try:
+        names = [word.decode() for word in words]
+        return Vocabulary(names, np.zeros(len(names), np.int64), RULES)
+    except (UnicodeDecodeError, LightRNNError) as error:
+        raise LightRNNError(f"{path} is a damaged KenLM binary ({error}); build it again") from None
+
+
+def _last_words(data: mmap, unigrams: int) -> list[bytes]:
+    """The last strings of a file, <unk> among the unigrams or before them."""
+    first = f"{UNK}\0".encode()
+    start = data.rfind(first)
+    while start >= 0:
+        *words, rest = data[start:].split(b"\0")
+        if len(words) - 1 > unigrams or rest:
+            break
+        if len(words) >= unigrams:
+            return words
+        start = data.rfind(first, 0, start)
+    return []
 
 
 class KenLM:
     """A BackoffModel in a file of KenLM's, scored word by word in Python: for small texts and for comparisons.
 
-    KenLM does not list its words, so the vocabulary is given; words that the file does not know get the probability of
-    its <unk>, each of them the whole. Sentence bounds cut the context, as in NGram.
+    The vocabulary is given: KenLM's module does not list its words. Those that the file does not know get the
+    probability of its <unk>, each of them the whole. Sentence bounds cut the context, as in NGram.
     """
 
     def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
@@ -76,3 +114,19 @@ class KenLM:
             self.model.BeginSentenceWrite(after)
             score = found.log_prob if word == self.vocabulary.eos_id else NEVER
         return score, found.ngram_length, after
+
+
+def load_binary(path: Path, vocabulary: Vocabulary | None = None) -> KenLM:
+    """A KenLM binary with the words it lists, or with those given where it was built without."""
+    listed = binary_vocabulary(path)
+    if listed is None and vocabulary is None:
+        raise LightRNNError(
+            f"{path} was built without its words (build_binary -v); use its ARPA file, or the binary in a mix "
+            "after a model that has a vocabulary"
+        )
+    words = listed or vocabulary
+    assert words is not None
+    lm = KenLM(path, words)
+    if listed is not None and not all(word in lm.model for word in listed.words if word != UNK):
+        raise LightRNNError(f"{path} is a damaged KenLM binary: it lists words that it does not know; build it again")
+    return lm

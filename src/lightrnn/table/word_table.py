@@ -21,6 +21,7 @@ from ..errors import LightRNNError
 from ..text.vocabulary import Vocabulary
 
 HEADER = "# lightrnn table, shape "
+COMPONENTS = (2, 8)  # least and most
 
 
 def table_shape(vocabulary_size: int, components: int = 2, rows: int = 0) -> tuple[int, ...]:
@@ -56,7 +57,8 @@ class WordTable:
         size, components = self.codes.shape
         if components != len(self.shape):
             raise LightRNNError(f"a table of shape {self.shape} needs {len(self.shape)} codes a word, got {components}")
-        if not prod(self.shape[1:]) * (self.shape[0] - 1) < size <= prod(self.shape):
+        sides = all(1 <= side <= size for side in self.shape) and prod(self.shape) < 2**62
+        if not sides or not prod(self.shape[1:]) * (self.shape[0] - 1) < size <= prod(self.shape):
             raise LightRNNError(
                 f"a table of shape {self.shape} cannot be for {size:,} words: they must fill all but the end of it"
             )
@@ -64,8 +66,8 @@ class WordTable:
         if outside.any():
             word = int(np.flatnonzero(outside)[0])
             raise LightRNNError(f"word {word} has cell {self.codes[word].tolist()}, outside a {self.shape} table")
-        if (np.bincount(self.cells, minlength=size) != 1).any():
-            counts = np.bincount(self.cells, minlength=size)
+        counts = np.bincount(np.minimum(self.cells, size), minlength=size)[:size]
+        if (counts != 1).any():
             empty = np.unravel_index(int(np.flatnonzero(counts != 1)[0]), self.shape)
             raise LightRNNError(
                 f"the table is no bijection: cell {tuple(map(int, empty))} holds "
@@ -143,8 +145,10 @@ class WordTable:
             raise LightRNNError(f"{path} is no word table: its first line must begin {HEADER.strip()!r}")
         try:
             shape = tuple(int(n) for n in lines[0].removeprefix(HEADER).split("x"))
+            if not COMPONENTS[0] <= len(shape) <= COMPONENTS[1]:
+                raise ValueError
         except ValueError:
-            raise LightRNNError(f"{path} line 1: cannot read a shape such as 100x100 from {lines[0]!r}") from None
+            raise LightRNNError(f"{path} line 1: cannot read a shape such as 100x100 from {lines[0][:60]!r}") from None
         codes = np.full((len(vocabulary), len(shape)), -1, np.int64)
         for number, line in enumerate(lines[2:], 3):
             word, *cell = line.split("\t")

@@ -7,6 +7,7 @@ known. Memory grows with the number of different words, not with the length of t
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from mmap import mmap
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
+from ..border import check, digest, file_name, list_of, number, record, whole
 from ..errors import LightRNNError
 from ..files import Sources, expand, has_sha256, listed, read_json, sha256, write_json
 from ..outputs import replace_output, settle
@@ -32,6 +34,27 @@ SPLITS = ("train", "valid", "test")
 CHUNK = 1 << 22  # token ids handled at once when streaming over a file of them
 MAPPED_BYTES = 1 << 24  # files of ids from this size on are mapped, smaller ones are read
 HELD_OUT_SHARE = 0.05
+HEADER = re.compile(  # of a .npy file, with the number of ids
+    rb"\x93NUMPY\x01\x00(..)\{'descr': '<i4', 'fortran_order': False, 'shape': \((\d{1,15}),\), \} *\n", re.DOTALL
+)
+SPLIT = record(
+    {
+        "files": list_of(file_name()),
+        "tokens": whole(1),
+        **dict.fromkeys(("lines", "unknown"), whole()),
+        "unknown_rate": number(least=0, most=1),
+        "sha256": digest(),
+    },
+    dict.fromkeys(("words", "types"), whole()),
+)
+DESCRIPTION = record(  # data.json
+    {
+        "vocabulary_size": whole(2, 2**31),
+        "vocabulary_digest": digest(),
+        "rules": record({}),
+        "splits": record({}, dict.fromkeys(SPLITS, SPLIT)),
+    }
+)
 
 
 class _Provisional(dict[bytes, int]):
@@ -75,6 +98,18 @@ def _open_ids(path: Path, mode: str) -> IO[bytes]:
     npy_format.read_magic(file)
     npy_format.read_array_header_1_0(file)
     return file
+
+
+def _check_header(path: Path, tokens: int) -> None:
+    """Refuse a file that is not as `_write_ids` writes it, with so many ids."""
+    with path.open("rb") as file:
+        match = HEADER.match(file.read(1 << 10))
+    if match is None or int.from_bytes(match[1], "little") != match.end() - 10:
+        raise LightRNNError(f"{path} is no list of token ids; prepare the text again")
+    if int(match[2]) != tokens or path.stat().st_size != match.end() + 4 * tokens:
+        raise LightRNNError(
+            f"{path} does not hold the {tokens:,} tokens that data.json tells of; prepare the text again"
+        )
 
 
 def _id_chunks(path: Path, start: int = 0) -> Iterator[NDArray[np.int32]]:
@@ -304,30 +339,29 @@ class Corpus:
         """
         path = Path(path)
         settle(path)
-        info = read_json(path / DATA)
-        kinds = (("format", int), ("rules", dict), ("vocabulary_digest", str), ("splits", dict))
-        if any(not isinstance(info.get(key), kind) for key, kind in kinds) or not all(
-            isinstance(facts, dict) and {"tokens", "unknown", "sha256"} <= facts.keys()
-            for facts in info["splits"].values()
-        ):
-            raise LightRNNError(f"{path / DATA} does not describe lightrnn data; prepare the text again")
+        described, remedy = path / DATA, "prepare the text again"
+        info = read_json(described, record({"format": whole(1)}), remedy)
         if info["format"] > DATA_FORMAT:
             raise LightRNNError(
                 f"{path} was prepared by a newer lightrnn (data format {info['format']}, this one {DATA_FORMAT}); "
                 "upgrade lightrnn or prepare the text again"
             )
-        rules = TextRules.from_dict(info["rules"])
+        check(info, DESCRIPTION, str(described), remedy)
+        rules = TextRules.from_dict(info["rules"], str(described))
         try:
             vocabulary = Vocabulary.parse((path / "vocab.tsv").read_bytes(), "it", rules)
         except (LightRNNError, OSError) as error:
             raise LightRNNError(f"{path / 'vocab.tsv'} is damaged ({error}); prepare the text again") from None
         if vocabulary.digest != info["vocabulary_digest"]:
             raise LightRNNError(f"{path / 'vocab.tsv'} is not the one this data was made with; prepare the text again")
+        if len(vocabulary) != info["vocabulary_size"]:
+            raise LightRNNError(f"{path / 'vocab.tsv'} has another number of words than {described} says; {remedy}")
         splits = {}
-        for split, facts in info["splits"].items():
+        for split in (split for split in SPLITS if split in info["splits"]):
+            facts = info["splits"][split]
             if "types" in facts:  # as version 0.1.0 called them
                 facts["words"] = facts.pop("types")
-            splits[split] = _load_ids(path / f"{split}.npy", facts, verify)
+            splits[split] = _load_ids(path / f"{split}.npy", facts, len(vocabulary), verify)
         return cls(path, vocabulary, splits, info)
 
     def files(self, name: str) -> list[str]:
@@ -373,17 +407,17 @@ class Corpus:
                 )
 
 
-def _load_ids(path: Path, facts: dict[str, Any], verify: bool) -> NDArray[np.int32]:
+def _load_ids(path: Path, facts: dict[str, Any], words: int, verify: bool) -> NDArray[np.int32]:
     try:
+        _check_header(path, facts["tokens"])
         ids = np.load(path, mmap_mode="r" if path.stat().st_size >= MAPPED_BYTES else None)
         ids.setflags(write=False)
         is_same = not verify or has_sha256(path, facts["sha256"])
-    except (OSError, ValueError, EOFError) as error:
+        is_inside = not verify or all(chunk.min() >= 0 and chunk.max() < words for chunk in _id_chunks(path))
+    except OSError as error:
         raise LightRNNError(f"cannot read {path} ({error}); prepare the text again") from None
-    if ids.shape != (facts["tokens"],):
-        raise LightRNNError(
-            f"{path} holds {ids.size:,} tokens where {DATA} says {facts['tokens']:,}; prepare the text again"
-        )
     if not is_same:
         raise LightRNNError(f"{path} is damaged: its SHA-256 is not the one in {DATA}; prepare the text again")
+    if not is_inside:
+        raise LightRNNError(f"{path} holds ids outside the vocabulary; prepare the text again")
     return cast(NDArray[np.int32], ids)

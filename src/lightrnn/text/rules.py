@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast, get_args
 
+from ..border import check, maybe, record, text, true_or_false
 from ..errors import LightRNNError
 
 Normalize = Literal["none", "nfc", "nfkc"]
@@ -50,11 +51,16 @@ class TextRules:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "TextRules":
+    def from_dict(cls, values: dict[str, Any], origin: str) -> "TextRules":
+        check(values, WRITTEN, origin, "restore it or make it again")
         try:
             return cls(**values)
         except TypeError as error:
-            raise LightRNNError(f"unknown text rule: {error}; was this written by a newer lightrnn?") from None
+            raise LightRNNError(
+                f"{origin} has an unknown text rule: {error}; was this written by a newer lightrnn?"
+            ) from None
+        except LightRNNError as error:
+            raise LightRNNError(f"{origin}: {error}") from None
 
     def fold(self, text: str) -> str:
         """Normalise and fold case; text that needs neither is given back itself."""
@@ -77,3 +83,6 @@ class TextRules:
     def split(self, text: str) -> list[str]:
         """The words of one piece of text, without sentence ends."""
         return [word.decode() for word in self.clean(text).encode().split()]
+
+
+WRITTEN = record({}, {"lowercase": true_or_false(), "eos": text(), "unk": text(), "bos": maybe(text())})

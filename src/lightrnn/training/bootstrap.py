@@ -14,28 +14,62 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from torch import Tensor
 
+from ..border import check, list_of, maybe, number, parse_json, record, text, whole
 from ..config import Recipe, TrainingConfig, option_name
 from ..errors import LightRNNError
 from ..files import atomic_file
 from ..inference.passes import evaluate
 from ..models.base import RecurrentModel
-from ..models.checkpoint import METRICS, TRAINING, finish_commit, load_training, save_model, save_training
+from ..models.checkpoint import (
+    DIMENSIONS,
+    METRICS,
+    TRAINING,
+    finish_commit,
+    load_training,
+    rebuild,
+    save_model,
+    save_training,
+)
 from ..models.kind import build, kind_of
 from ..models.lightrnn import LightRNN
 from ..outputs import locked, replace_output
 from ..registry import REFINEMENTS
 from ..runtime import Progress, choose_device, silent
-from ..table.word_table import WordTable
 from ..text.corpus import Corpus
 from .refinement import NextTable, carried_over, refine
 from .starts import Start, choose_start, use_start_vectors
 from .tensorboard import Board
-from .trainer import Batch, Check, Trainer
+from .trainer import POSITION, Batch, Check, Trainer
 
 SAVE_SECONDS = 60.0
 SPENT = ("start_seconds", "refinement_seconds", "seconds")  # fields of a Run: where its time went
 KEPT = ("round", "best_perplexity", "words", "steps", *SPENT)  # what is saved of a Run beside its trainer
+SAVED = record(  # all that is saved, but tensors
+    {
+        "recipe": record({}),
+        "position": POSITION,
+        "round": whole(most=1000),
+        "best_perplexity": maybe(number(least=0)),
+        "words": whole(),
+        **dict.fromkeys(SPENT, number(least=0, most=1e12)),
+        "table_shape": maybe(DIMENSIONS),
+        "data": text(),
+        "metrics_bytes": whole(),
+    },
+    {"steps": whole()},
+)
+VALIDATION = record(  # lines of metrics.jsonl
+    {
+        **dict.fromkeys(("round", "step", "words"), whole()),
+        **dict.fromkeys(("epoch", "learning_rate", "train_perplexity", "valid_perplexity", "seconds"), number(least=0)),
+        "valid_parts": list_of(number(), least=1, most=8),
+    }
+)
+REFINEMENT = record(
+    {"refinement": text(), "round": whole(), "epoch": number(least=0), "refinement_seconds": number(least=0)}
+)
 
 
 @dataclass(frozen=True)
@@ -171,37 +205,72 @@ def resume(
 
 def reopen(corpus: Corpus, folder: Path, budget: dict[str, Any], *, device: torch.device | None = None) -> Run:
     """The run in `folder` where it was last saved, as `resume` describes it."""
-    tensors, facts = load_training(folder)
+    tensors, facts, recipe = load_run(folder)
     if not corpus.has_digest(facts["data"], "train", "valid"):
         raise LightRNNError(f"{corpus.path} is not the data that {folder} was training on; resume with that")
-    recipe = Recipe.from_dict(facts["recipe"], str(folder / TRAINING))
+    metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
+    _parse_metrics(metrics, folder)
     settled = {name: value for section in recipe.to_dict().values() for name, value in section.items()}
     changed = {name: value for name, value in budget.items() if value != settled[name]}
     if frozen := set(changed) - {"epochs", "minutes", "patience"}:
         first = option_name(min(frozen))
         raise LightRNNError(f"{first} cannot change on --resume; only epochs, minutes and patience can")
     recipe = recipe.override(changed)
-    table = None
-    if kind_of(recipe.model).has_table:
-        table = WordTable(tensors["model.codes"].numpy().astype("int64"), tuple(facts["table_shape"]))
-    model = build(recipe.model, corpus.vocabulary, table, recipe.training.seed).to(device or choose_device())
+    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     try:
-        facts.setdefault("steps", _steps_of_words(facts["words"], recipe))  # version 0.1.0 did not count them
-        kept = {name: facts[name] for name in KEPT}
+        model = rebuild(recipe.model, corpus.vocabulary, weights, facts["table_shape"], recipe.training.seed)
+        model.to(device or choose_device())
         trainer = _trainer(model, recipe, corpus, facts["round"], sum(facts[name] for name in SPENT))
         trainer.restore(tensors, facts["position"])
-    except (KeyError, RuntimeError):
+    except LightRNNError as error:
         raise LightRNNError(
-            f"the run in {folder} does not fit the model that its settings describe now; "
+            f"the run in {folder} ({error}) does not fit the model that its settings describe now; "
             "train again into another folder"
         ) from None
-    run = Run(recipe, corpus, folder, trainer, **kept)
+    facts.setdefault("steps", _steps_of_words(facts["words"], recipe))  # version 0.1.0 did not count them
+    run = Run(recipe, corpus, folder, trainer, **{name: facts[name] for name in KEPT})
     finish_commit(folder)
-    metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
     with atomic_file(folder / METRICS) as file:
         file.write(metrics)
     _save(run)
     return run
+
+
+def load_run(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], Recipe]:
+    """The tensors, the facts and the recipe of the run in `folder`, from training.safetensors."""
+    path, remedy = folder / TRAINING, f"go on from the model itself with --init {folder}"
+    tensors, facts = load_training(folder)
+    check(facts, SAVED, str(path), remedy)
+    recipe = Recipe.from_dict(facts["recipe"], str(path))
+    check_rounds(recipe)
+    position, best = facts["position"], facts["best_perplexity"]
+    begun = position["step"] > 0
+    possible = (
+        facts["round"] <= recipe.bootstrap.refinements
+        and max(position["epoch"], position["batch"]) <= position["step"]
+        and max(position["epoch_tokens"], position["tokens"]) <= position["words"]
+        and begun == (position["words"] > 0) == (position["seconds"] > 0)
+        and (best is not None or (facts["round"] == 0 and begun == (position["tokens"] > 0)))
+        and (best is not None or position["best_perplexity"] is None)
+    )
+    if not possible:
+        raise LightRNNError(f"{path}: its numbers contradict each other; {remedy}")
+    return tensors, facts, recipe
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl: validations, and between them refinements."""
+    return _parse_metrics((folder / METRICS).read_bytes(), folder)
+
+
+def _parse_metrics(data: bytes, folder: Path) -> list[dict[str, Any]]:
+    lines = []
+    for place, line in enumerate(data.splitlines(), 1):
+        origin, remedy = f"{folder / METRICS} line {place}", "remove the file: it is only a record"
+        facts = parse_json(line, origin, remedy)
+        is_refinement = isinstance(facts, dict) and "refinement" in facts
+        lines.append(check(facts, REFINEMENT if is_refinement else VALIDATION, origin, remedy))
+    return lines
 
 
 def go_on(

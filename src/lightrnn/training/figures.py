@@ -1,6 +1,5 @@
 """Plots, among them those of a training run: matplotlib, an extra, is imported when one is drawn."""
 
-import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ from ..errors import LightRNNError
 from ..files import atomic_file
 from ..models.checkpoint import METRICS, read_config
 from ..models.kind import kind_of
+from .bootstrap import read_metrics
 
 
 def check_matplotlib() -> None:
@@ -21,7 +21,7 @@ def check_matplotlib() -> None:
 def training_figures(folder: Path) -> list[Path]:
     """Draw MODEL/perplexity.png (the paper's Figure 4: refinements marked) and MODEL/loss-parts.png; their paths."""
     check_matplotlib()
-    lines = [json.loads(line) for line in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
+    lines = read_metrics(folder)
     checks = [line for line in lines if "valid_perplexity" in line]
     if not checks:
         return []
@@ -33,7 +33,10 @@ def training_figures(folder: Path) -> list[Path]:
     perplexity.axes.set_yscale("log")
     parts = Plot("epochs", "validation loss, nats a word", refinements)
     config = ModelConfig.from_dict(read_config(folder)["model"], str(folder))
-    for s, name in enumerate(kind_of(config).parts(config)):
+    names = kind_of(config).parts(config)
+    if any(len(line["valid_parts"]) != len(names) for line in checks):
+        raise LightRNNError(f"{folder / METRICS} is not of this model, of {len(names)} parts; remove it")
+    for s, name in enumerate(names):
         parts.axes.plot(epochs, [line["valid_parts"][s] for line in checks], "o-", label=name)
     return [perplexity.save(folder / "perplexity.png"), parts.save(folder / "loss-parts.png")]
 

@@ -10,7 +10,7 @@ given them goes on to the same bytes.
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import cos, exp, isfinite, pi
 from typing import Any
 
@@ -18,11 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..border import maybe, number, record, whole
 from ..config import TrainingConfig
 from ..errors import LightRNNError
 from ..inference.evaluation import Evaluation
 from ..inference.passes import evaluate
 from ..models.base import RecurrentModel, State
+from ..models.tensors import check_finite, check_like
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids, Window, text_windows
 from .row_adam import RowAdam
@@ -45,6 +47,17 @@ class Position:
     nats: float = 0.0  # training loss since the last validation …
     tokens: int = 0  # … over so many words
     seconds: float = 0.0  # of training and validating
+
+
+POSITION = record(  # the same as read from a file
+    {
+        **dict.fromkeys(("epoch", "batch", "step", "epoch_tokens", "words", "checks_since_best", "tokens"), whole()),
+        "rate_factor": number(least=0, most=1),
+        "best_perplexity": maybe(number(least=0)),
+        "nats": number(),
+        "seconds": number(least=0, most=1e12),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -224,7 +237,8 @@ class Trainer:
         return named
 
     def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
-        """Go on from what `tensors()` and the position, as a dict, were."""
+        """Go on from what `tensors()` and the position, as a dict, were; tensors that do not fit change nothing."""
+        self._check_tensors(tensors, position)
 
         def named(prefix: str) -> dict[str, Tensor]:
             return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
@@ -242,7 +256,46 @@ class Trainer:
         torch.set_rng_state(tensors["random.cpu"])
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        self.position = Position(**position)
+        self.position = Position(**{field.name: position[field.name] for field in fields(Position)})
+
+    def _check_tensors(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
+        """Refuse tensors that are not those of such a run at such a position.
+
+        A parameter that has had no gradient has no moments yet; a state is carried once there was a mini-batch.
+        """
+        expected = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for optimizer, torch_optimizer in self.optimizers.items():
+            for index, parameter in enumerate(torch_optimizer.param_groups[0]["params"]):
+                entry = f"{optimizer}.{index}."
+                if self.config.optimizer == "adam" and any(name.startswith(entry) for name in tensors):
+                    expected |= {entry + "exp_avg": parameter, entry + "exp_avg_sq": parameter}
+                    expected[entry + "step"] = torch.zeros(())
+        expected |= {f"carried.{index}": tensor for index, tensor in enumerate(self._state_like(tensors, position))}
+        expected["random.cpu"] = torch.get_rng_state()
+        if "random.cuda" in tensors:
+            expected["random.cuda"] = tensors["random.cuda"]
+        check_like(tensors, expected)
+        check_finite(tensors, torch.finfo().max)
+        for name, tensor in tensors.items():
+            if name.endswith((".step", ".exp_avg_sq")) and tensor.min() < 0:
+                raise LightRNNError(f"{name} holds values below 0")
+        try:
+            torch.Generator().set_state(tensors["random.cpu"])
+        except RuntimeError as error:
+            raise LightRNNError(f"random.cpu is no state of the random numbers: {error}") from None
+
+    def _state_like(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> State:
+        """A state of as many tracks as the next mini-batch has; where that starts afresh, of as many as were saved."""
+        window = next(self._windows(position["epoch"], position["batch"]), None)
+        saved = tensors.get("carried.0")
+        if window is not None and not window.starts:
+            tracks = len(window.words)
+        elif saved is None:
+            return ()
+        else:
+            tracks = min(saved.shape[1] if saved.ndim == 3 else 1, self.config.batch_size)
+        mixed = saved is not None and saved.dtype == torch.bfloat16
+        return tuple(tensor.bfloat16() if mixed else tensor for tensor in self.model.initial_state(tracks))
 
 
 def start_state(model: RecurrentModel, window: Window) -> State | None:
