@@ -2,9 +2,9 @@
 
     LIGHTRNN_CORPORA=… python benchmarks/bootstrap.py --work runs/bootstrap [--only ptb] [--jobs 2]
 
-Every cell (corpus, start/refine, seed) is a `lightrnn train` of its own with one thread, `--jobs` of them side by side;
-stopped cells are resumed. A finished cell is a small JSON file in docs/results/bootstrap/, is not run again, and can be
-committed, so that the table fills over time. The table of all finished cells is printed at the end.
+Every run (corpus, start/refine, seed) is a `lightrnn train` of its own with one thread, `--jobs` of them side by side;
+stopped runs are resumed. A finished run is a small JSON file in docs/results/bootstrap/, is not run again, and can be
+committed, so that the table fills over time. The table of all finished runs is printed at the end.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def lightrnn(*arguments: str) -> str:
     return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout
 
 
-def run_cell(work: Path, corpus: str, row: str, seed: int) -> None:
+def train_and_evaluate(work: Path, corpus: str, row: str, seed: int) -> None:
     name = re.sub(r"\W+", "-", row.replace("K=", "k"))
     result = RESULTS / f"{corpus}-{name}-{seed}.json"
     if result.exists():
@@ -75,16 +75,16 @@ def run_cell(work: Path, corpus: str, row: str, seed: int) -> None:
 
 
 def print_table() -> None:
-    cells = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    names = [corpus for corpus in CORPORA if any(cell["corpus"] == corpus for cell in cells)]
+    runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    names = [corpus for corpus in CORPORA if any(run["corpus"] == corpus for run in runs)]
     print("| start/refine | " + " | ".join(f"{name} valid | test" for name in names) + " |")
     print("|---" * (1 + 2 * len(names)) + "|")
     for row in ROWS:
         figures = []
         for name in names:
-            mine = [cell for cell in cells if cell["corpus"] == name and cell["row"] == row]
+            found = [run for run in runs if run["corpus"] == name and run["row"] == row]
             for split in ("valid", "test"):
-                figures.append(f"{statistics.mean(cell[split] for cell in mine):.1f} ({len(mine)})" if mine else "")
+                figures.append(f"{statistics.mean(run[split] for run in found):.1f} ({len(found)})" if found else "")
         print(f"| {row} | " + " | ".join(figures) + " |")
     print("\n(in brackets: how many seeds the mean is of)")
 
@@ -99,7 +99,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    cells = []
+    runs = []
     for corpus in arguments.only or CORPORA:
         preset, seeds, _ = CORPORA[corpus]
         if not (arguments.work / corpus).exists():
@@ -107,9 +107,9 @@ def main() -> None:
             lightrnn("prepare", source, "--preset", preset, "-o", str(arguments.work / corpus))
         for seed in arguments.seed or seeds:
             rows = arguments.row or [row for row in ROWS if row not in EXTRA or (corpus, seed) == ("ptb", 1)]
-            cells += [(corpus, row, seed) for row in rows]
+            runs += [(corpus, row, seed) for row in rows]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        list(pool.map(lambda cell: run_cell(arguments.work, *cell), cells))
+        list(pool.map(lambda run: train_and_evaluate(arguments.work, *run), runs))
     print_table()
 
 

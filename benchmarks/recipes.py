@@ -19,7 +19,18 @@ from pathlib import Path
 from corpora import corpus_folder
 
 RUNS = {
-    "paper-aclw": ["--layers", "1", "--hidden-size", "200", "--dropout", "0.25", "--epochs", "8", "--check-every", "0"],
+    "paper-aclw": [
+        "--layers",
+        "1",
+        "--hidden-size",
+        "200",
+        "--dropout",
+        "0.25",
+        "--epochs",
+        "8",
+        "--validate-every",
+        "0",
+    ],
     "small": ["--epochs", "8"],
 }
 RANDOM = ["--start", "random", "--refine", "none", "--forget-bias", "0"]
@@ -48,9 +59,9 @@ def main() -> None:
     if not (work / "ptb").exists():
         work.mkdir(parents=True, exist_ok=True)
         lightrnn("prepare", str(corpus_folder("ptb")), "--preset", "ptb", "-o", str(work / "ptb"))
-    cells = [(recipe, seed) for recipe in RUNS for seed in SEEDS]
+    runs = [(recipe, seed) for recipe in RUNS for seed in SEEDS]
     with ThreadPoolExecutor(2) as pool:
-        curves = dict(zip(cells, pool.map(lambda cell: perplexities(work, *cell), cells), strict=True))
+        curves = dict(zip(runs, pool.map(lambda run: perplexities(work, *run), runs), strict=True))
     best = {}
     for recipe in RUNS:
         for seed in SEEDS:

@@ -50,7 +50,7 @@ class Oracle:
         return x, after
 
     def softmax(self, s, h, prefix):
-        """P of each value of component s given the ones before it, over the cells that exist."""
+        """P of each value of component s given the ones before it, over the places that exist."""
         scores = self.output_vectors[s] @ h + self.output_bias[s]
         exists = [any((self.codes[:, : s + 1] == [*prefix, v]).all(axis=1)) for v in range(len(scores))]
         e = np.where(exists, np.exp(scores - scores.max()), 0.0)

@@ -301,7 +301,7 @@ def contents(folder: Path) -> list[object]:
     [
         {"model": "hsm", "layers": 2},
         {"model": "blackout", "blackout_samples": 9},
-        {"model": "hsm", "optimizer": "sgd", "learning_rate": 1.0, "schedule": "halve", "check_every": 9},
+        {"model": "hsm", "optimizer": "sgd", "learning_rate": 1.0, "schedule": "halve", "validate_every": 9},
         {"model": "adaptive"},
         {"model": "chsm", "epochs": 0.3},
     ],
@@ -330,7 +330,7 @@ def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: 
 
 
 def test_a_sigkill_changes_nothing(tiny: Corpus, tmp_path: Path) -> None:
-    recipe = FAST.override({"model": "hsm", "check_every": 20})
+    recipe = FAST.override({"model": "hsm", "validate_every": 20})
     bootstrap.train(tiny, recipe, tmp_path / "whole", device=CPU)
     options = ["--model", "hsm", "--hidden-size", "12", "--batch-size", "4", "--window", "10", "--epochs", "3"]
     options += [
@@ -338,7 +338,7 @@ def test_a_sigkill_changes_nothing(tiny: Corpus, tmp_path: Path) -> None:
         "0.1",
         "--learning-rate",
         "0.02",
-        "--check-every",
+        "--validate-every",
         "20",
         "--threads",
         "1",

@@ -29,11 +29,12 @@ from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.vocabulary import Vocabulary
 from lightrnn.training import bootstrap
-from lightrnn.training.bootstrap import Event, Refined, round_budget
+from lightrnn.training.bootstrap import Event, Refined
 from lightrnn.training.figures import training_figures
+from lightrnn.training.fitting import round_budget
 from lightrnn.training.refinement import carried_over, refine
 from lightrnn.training.starts import Start, choose_start, use_start_vectors
-from lightrnn.training.trainer import Check
+from lightrnn.training.trainer import Validated
 from lightrnn.training.word_sums import matching_costs, word_sums
 from test_training import CPU, FAST, contents
 
@@ -63,7 +64,7 @@ def test_costs_are_the_losses_up_to_a_constant_of_the_word(
 ) -> None:
     """Against log-softmaxes summed position by position, which is what they stand for."""
     model = some_model(tiny, units, components, bias)
-    model.is_full = True  # the costs know no missing cells: compare with the unmasked softmax
+    model.is_full = True  # the costs know no missing places: compare with the unmasked softmax
     ids = tiny.split("valid")[:640]
     sums = word_sums(model, ids, tiny.vocabulary, for_matching=True)
     assert sums.is_scores == tuple(n < units for n in model.shape)
@@ -300,7 +301,7 @@ def test_vectors_of_the_start_are_used_unless_refused(tiny: Corpus, tmp_path: Pa
     [
         {},
         {"refine": "matching", "start": "random"},
-        {"refine": "matching", "solver": "half", "components": 3, "check_every": 20},
+        {"refine": "matching", "solver": "half", "components": 3, "validate_every": 20},
     ],
 )
 def test_rounds_stopped_anywhere_end_the_same(tiny: Corpus, tmp_path: Path, fields: dict) -> None:
@@ -374,8 +375,8 @@ def test_the_star_marks_the_best_of_all_rounds(tiny: Corpus, tmp_path: Path) -> 
     lines: list[tuple[float, str]] = []
 
     def note(run: bootstrap.Run, event: Event) -> None:
-        if isinstance(event, Check):
-            lines.append((event.validation.perplexity, screen._check_line(run, event)))
+        if isinstance(event, Validated):
+            lines.append((event.validation.perplexity, screen._validation_line(run, event)))
 
     bootstrap.train(tiny, ROUNDS, tmp_path / "m", device=CPU, report=note)
     starred = ["* rate" in line for _, line in lines]

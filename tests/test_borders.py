@@ -237,7 +237,7 @@ def test_text_rules_that_are_none(call: Call, before: Path, rules: dict[str, Any
 
 @pytest.fixture
 def stopped(tiny: Corpus, tmp_path: Path) -> Path:
-    recipe = Recipe(ModelConfig(hidden_size=4), TrainingConfig(epochs=1, batch_size=4, window=8, check_every=3))
+    recipe = Recipe(ModelConfig(hidden_size=4), TrainingConfig(epochs=1, batch_size=4, window=8, validate_every=3))
     seen = iter(range(10**9))
     bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, should_stop=lambda: next(seen) == 5)
     return tmp_path / "m"

@@ -37,7 +37,7 @@ from lightrnn.training import bootstrap
 
 CPU = torch.device("cpu")
 WALL_CLOCK = ("words_per_second", "training_seconds", "start_table_seconds", "refinement_seconds", "refinement_share")
-SHARED = {"hidden_size": 12, "batch_size": 4, "window": 10, "learning_rate": 0.02, "dropout": 0.2, "check_every": 20}
+SHARED = {"hidden_size": 12, "batch_size": 4, "window": 10, "learning_rate": 0.02, "dropout": 0.2, "validate_every": 20}
 VALUES: dict[str, Any] = {
     "epochs": 1,
     "mix": True,

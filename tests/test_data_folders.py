@@ -93,8 +93,8 @@ def test_old_digests_are_recognised(tmp_path: Path, convention: str) -> None:
 def test_cells_that_the_repository_ships_are_recognised(tmp_path: Path) -> None:
     corpus = prepare(corpus_folder("ptb"), tmp_path / "data", preset="ptb")
     results = Path(__file__).parent.parent / "docs" / "results"
-    cells = [json.loads(path.read_text(encoding="utf-8")) for path in results.glob("*/cells/*.json")]
-    assert {cell["corpus"] for cell in cells if corpus.has_digest(cell["data"], *SPLITS)} == {"ptb"}
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in results.glob("*/runs/*.json")]
+    assert {run["corpus"] for run in runs if corpus.has_digest(run["data"], *SPLITS)} == {"ptb"}
 
 
 # --- damage

@@ -654,7 +654,7 @@ def test_data_json_that_was_edited(refuse: Refusal, data: Path, changes: dict[st
 # --- train --table, --init, --resume
 
 
-def _swap_cell(lines: list[str]) -> list[str]:
+def _swap_place(lines: list[str]) -> list[str]:
     word = lines[2].split("\t")[0]
     return [*lines[:2], "\t".join([word, *lines[3].split("\t")[1:]]), *lines[3:]]
 
@@ -669,8 +669,8 @@ def _swap_cell(lines: list[str]) -> list[str]:
         (lambda lines: ["# lightrnn table, shape 60x60", *lines[1:]], "shape"),
         (lambda lines: ["# lightrnn table, shape -6x-6", *lines[1:]], "shape"),
         (lambda lines: ["# lightrnn table, shape 6x6x6", *lines[1:]], "mine.tsv line 3"),
-        (_swap_cell, "bijection"),
-        (lambda lines: lines[:-1], "mine.tsv has no cell for"),
+        (_swap_place, "bijection"),
+        (lambda lines: lines[:-1], "mine.tsv has no place for"),
         (lambda lines: [*lines[:2], lines[2].split("\t")[0] + "\t0\t0", *lines[2:]], "mine.tsv line"),
         (lambda lines: [*lines[:2], lines[2].split("\t")[0] + "\t-1\t0", *lines[3:]], "mine.tsv line 3"),
         (lambda lines: [*lines[:2], lines[2].split("\t")[0] + "\t0", *lines[3:]], "mine.tsv line 3"),
@@ -686,9 +686,9 @@ def _swap_cell(lines: list[str]) -> list[str]:
         "too-large",
         "negative-shape",
         "three-components",
-        "one-cell-twice",
+        "one-place-twice",
         "missing-word",
-        "word-in-two-cells",
+        "word-in-two-places",
         "negative",
         "short-line",
         "outside",
@@ -974,7 +974,7 @@ OUT_OF_RANGE = [
     *((TRAIN, "--window", value) for value in ("0", "-1", "65537")),
     *((TRAIN, "--epochs", value) for value in ("0", "-1", "1000000", "nan")),
     *((TRAIN, "--minutes", value) for value in ("-1", "nan", "inf")),
-    *((TRAIN, "--check-every", value) for value in ("-1", "x")),
+    *((TRAIN, "--validate-every", value) for value in ("-1", "x")),
     (TRAIN, "--patience", "-1"),
     *((TRAIN, "--seed", value) for value in ("-1", "2147483648", "x")),
     *((TRAIN, "--threads", value) for value in ("-1", "5000", "all")),
@@ -1180,7 +1180,7 @@ def make_bomb(folder: Path, text: str, valid: str) -> tuple[Path, Path]:
     )
     assert not any(facts["unknown"] for facts in corpus.info["splits"].values())
     torch.manual_seed(1)
-    model = LightRNN(ModelConfig(hidden_size=8), WordTable.from_cells(np.arange(8), (3, 3)))
+    model = LightRNN(ModelConfig(hidden_size=8), WordTable.from_places(np.arange(8), (3, 3)))
     save_model(folder / "bomb", model, corpus.vocabulary, {})
     return folder / "data", folder / "bomb"
 
@@ -1198,7 +1198,7 @@ def explosive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CALM = "a b c\nd e\n" * 30
-BOMB_OPTIONS = ("--epochs", "2", "--batch-size", "1", "--window", "20", "--check-every", "1", "--threads", "1")
+BOMB_OPTIONS = ("--epochs", "2", "--batch-size", "1", "--window", "20", "--validate-every", "1", "--threads", "1")
 
 
 @pytest.mark.usefixtures("explosive")

@@ -118,10 +118,10 @@ def test_a_word_with_its_mates(shown: Shown, read: tuple[WordTable, Vocabulary],
     table, vocabulary = read
     w = vocabulary.ids[word]
     _, columns = grid_shape(table)
-    row, column = divmod(int(table.cells[w]), columns)
+    row, column = divmod(int(table.places[w]), columns)
     first, *lines = shown(word=word, words=100).splitlines()
-    cell = ", ".join(str(code) for code in table.codes[w])
-    assert first == f"{word}: cell ({cell}), {vocabulary.counts[w]:,} occurrences"
+    place = ", ".join(str(code) for code in table.codes[w])
+    assert first == f"{word}: place ({place}), {vocabulary.counts[w]:,} occurrences"
     for line, place in zip(lines, ({"row": row}, {"column": column}), strict=True):
         ((kind, index),) = place.items()
         mates = [mate for mate in members(table, vocabulary, **place) if mate != word]
@@ -201,13 +201,13 @@ class Page(HTMLParser):
 
 
 def assert_holds(data: dict[str, Any], table: WordTable, vocabulary: Vocabulary) -> None:
-    """The embedded data are the table: every word once, by falling frequency, with its count and cell."""
+    """The embedded data are the table: every word once, by falling frequency, with its count and place."""
     assert tuple(data["shape"]) == table.shape
     words = data["words"].split("\n")
     assert sorted(words) == sorted(vocabulary.words)
     ids = [vocabulary.ids[word] for word in words]
     assert data["counts"] == vocabulary.counts[ids].tolist() == sorted(vocabulary.counts.tolist(), reverse=True)
-    codes = np.stack(np.unravel_index(data["cells"], table.shape), axis=1)
+    codes = np.stack(np.unravel_index(data["places"], table.shape), axis=1)
     assert (codes == table.codes[ids]).all()
 
 
@@ -337,7 +337,7 @@ def assert_shows(browser: Browser, table: WordTable, vocabulary: Vocabulary, wor
         time.sleep(0.05)
     row, column = table.codes[vocabulary.ids[word]].tolist()
     assert browser.text("#word") == word
-    assert browser.text("#cell").startswith(f"row {row}, column {column} · ")
+    assert browser.text("#place").startswith(f"row {row}, column {column} · ")
     assert browser.words("#row-words") == members(table, vocabulary, row=row)
     assert browser.words("#column-words") == members(table, vocabulary, column=column)
 
@@ -404,5 +404,5 @@ def test_nasty_words_and_three_components_in_a_browser(browser: Browser, tmp_pat
         column = int(np.ravel_multi_index(rest, table.shape[1:]))
         assert browser.words("#row-words") == members(table, vocabulary, row=row)
         assert browser.words("#column-words") == members(table, vocabulary, column=column)
-        assert f"row {row}, column {column} = ({rest[0]}, {rest[1]})" in browser.text("#cell")
+        assert f"row {row}, column {column} = ({rest[0]}, {rest[1]})" in browser.text("#place")
     assert browser.complaints() == []

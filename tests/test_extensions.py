@@ -60,7 +60,7 @@ def test_one_module_is_all_it_takes(added: str, tiny: Corpus, call: Call) -> Non
     by_step = sum(lm.score_word(state, word)[0] for state, word in ((lm.begin_state(), "w1"), (lm.state("w1"), "w2")))
     assert by_step == pytest.approx(lm.score("w1 w2", eos=False), rel=1e-4)  # the cell's step is its module's
     if added == "frequency":
-        np.testing.assert_array_equal(lm.model.table.cells, frequency_ranks(lm.vocabulary.counts))
+        np.testing.assert_array_equal(lm.model.table.places, frequency_ranks(lm.vocabulary.counts))
 
 
 def test_names_are_taken_once_and_unknown_ones_are_told() -> None:

@@ -24,7 +24,7 @@ from lightrnn.training import bootstrap
 
 CPU = torch.device("cpu")
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
-ENDLESS = ("--hidden-size", "8", "--epochs", "99999", "--batch-size", "4", "--window", "5", "--check-every", "5")
+ENDLESS = ("--hidden-size", "8", "--epochs", "99999", "--batch-size", "4", "--window", "5", "--validate-every", "5")
 RECIPE = Recipe(ModelConfig(hidden_size=8), TrainingConfig(epochs=0.1, batch_size=4, window=10), BootstrapConfig())
 
 

@@ -57,11 +57,11 @@ def test_every_solver_keeps_its_promise(case: tuple[int, int, int, str, int]) ->
     optimum = matrix[rows, columns].sum()
     close = 1e-5 * max(np.abs(matrix).sum() / V, 1e-9)
     before = table_cost(costs, table)
-    assert before == pytest.approx(matrix[np.arange(V), table.cells].sum(), abs=close)
+    assert before == pytest.approx(matrix[np.arange(V), table.places].sum(), abs=close)
     for name, solver in SOLVERS.items():
         found = solver(costs, table)
-        # WordTable itself refuses what is no bijection onto the existing cells; the cost is what it says it is
-        assert found.cost == pytest.approx(matrix[np.arange(V), found.table.cells].sum(), abs=close), name
+        # WordTable itself refuses what is no bijection onto the existing places; the cost is what it says it is
+        assert found.cost == pytest.approx(matrix[np.arange(V), found.table.places].sum(), abs=close), name
         assert optimum - close <= found.cost, name
         assert (found.bound is None) == (name == "half")
         assert found.bound is None or found.bound <= optimum + close, name
@@ -71,7 +71,7 @@ def test_every_solver_keeps_its_promise(case: tuple[int, int, int, str, int]) ->
     worst = sum(c.astype(float).max(axis=1) - c.astype(float).min(axis=1) for c in costs)
     weights = worst[:, None] - matrix
     best = weights[linear_sum_assignment(-weights)].sum()
-    assert weights[np.arange(V), half(costs, table).table.cells].sum() >= best / 2 - close
+    assert weights[np.arange(V), half(costs, table).table.places].sum() >= best / 2 - close
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -93,10 +93,10 @@ def test_half_takes_the_heaviest_pair_first(seed: int) -> None:
     weights = worst[:, None] - dense(costs, table)
     greedy = np.full(V, -1)
     for pair in np.argsort(-weights, axis=None):
-        word, cell = divmod(int(pair), V)
-        if greedy[word] < 0 and cell not in greedy:
-            greedy[word] = cell
-    assert (half(costs, table).table.cells == greedy).all()
+        word, place = divmod(int(pair), V)
+        if greedy[word] < 0 and place not in greedy:
+            greedy[word] = place
+    assert (half(costs, table).table.places == greedy).all()
 
 
 @settings(max_examples=60, deadline=None)

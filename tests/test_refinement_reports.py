@@ -22,7 +22,7 @@ from lightrnn.training.bootstrap import Batch, Event, Refined, Run
 CPU = torch.device("cpu")
 ROUNDS = Recipe().override(
     {
-        **{"hidden_size": 8, "batch_size": 4, "window": 10, "epochs": 1, "check_every": 20, "learning_rate": 0.02},
+        **{"hidden_size": 8, "batch_size": 4, "window": 10, "epochs": 1, "validate_every": 20, "learning_rate": 0.02},
         **{"start": "random", "refine": "matching", "rounds": 2, "round_share": 0.3},
     }
 )

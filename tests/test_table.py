@@ -14,14 +14,14 @@ from lightrnn.table.word_table import WordTable, table_shape
 
 
 @given(st.integers(2, 3000), st.integers(2, 5), st.integers(0, 5))
-def test_any_table_is_a_bijection_onto_the_first_cells(V: int, K: int, seed: int) -> None:
+def test_any_table_is_a_bijection_onto_the_first_places(V: int, K: int, seed: int) -> None:
     table = WordTable.random(V, K, seed=seed)
     assert sorted(map(tuple, table.codes.tolist())) == sorted(
         map(tuple, np.argwhere(np.ones(table.shape))[:V].tolist())
     )
-    assert (table.words[table.cells] == np.arange(V)).all()
+    assert (table.words[table.places] == np.arange(V)).all()
     assert table.is_full == (prod(table.shape) == V)
-    assert table.last_cell == tuple(np.argwhere(np.ones(table.shape))[V - 1])
+    assert table.last_place == tuple(np.argwhere(np.ones(table.shape))[V - 1])
 
 
 @pytest.mark.parametrize(

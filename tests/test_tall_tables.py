@@ -1,4 +1,4 @@
-"""The page of a table with far more rows than columns: strips side by side that fill it, each cell still its word."""
+"""The page of a table with far more rows than columns: strips side by side that fill it, each place still its word."""
 
 import time
 from pathlib import Path
@@ -36,21 +36,21 @@ def test_a_tall_table_fills_its_side_of_the_page(browser: Browser, tmp_path: Pat
     assert high > 400
     assert f"in {strips} strips" in browser.text("#strips")
 
-    cell = wide / (strips * (columns + 1) - 1), high / in_strip
-    assert cell[0] == cell[1] == round(cell[0])
+    size = wide / (strips * (columns + 1) - 1), high / in_strip
+    assert size[0] == size[1] == round(size[0])
     for row in (1, in_strip - 1, in_strip, in_strip + 3):
-        if row % in_strip * cell[1] + top > 700:
+        if row % in_strip * size[1] + top > 700:
             continue  # below the window
         word = vocabulary.words[table.words[row * columns + 2]]
-        x = left + (row // in_strip * (columns + 1) + 2.5) * cell[0]
-        browser.point(x, top + (row % in_strip + 0.5) * cell[1], click=True)
+        x = left + (row // in_strip * (columns + 1) + 2.5) * size[0]
+        browser.point(x, top + (row % in_strip + 0.5) * size[1], click=True)
         assert_selected(browser, word)
         mark = browser.run(
             "const b = $('mark').getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]"
         )
-        assert mark == pytest.approx([x, top + (row % in_strip + 0.5) * cell[1]], abs=0.6)
+        assert mark == pytest.approx([x, top + (row % in_strip + 0.5) * size[1]], abs=0.6)
     before = browser.text("#word")
-    browser.point(left + (columns + 0.5) * cell[0], top + 5, click=True)  # between two strips is nothing
+    browser.point(left + (columns + 0.5) * size[0], top + 5, click=True)  # between two strips is nothing
     assert browser.text("#word") == before
     browser.run("show(words.indexOf(arguments[0]))", vocabulary.words[table.words[(in_strip - 1) * columns]])
     browser.type("#map", DOWN + RIGHT)  # on into the next strip

@@ -25,7 +25,7 @@ from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
 from lightrnn.text.windows import sentence_windows, stream_windows
 from lightrnn.training import bootstrap
-from lightrnn.training.trainer import Check, Trainer
+from lightrnn.training.trainer import Trainer, Validated
 
 FAST = Recipe(bootstrap=BootstrapConfig(start="random", refine="none")).override(
     {"hidden_size": 12, "batch_size": 4, "window": 10, "epochs": 3, "dropout": 0.2, "learning_rate": 0.02}
@@ -44,7 +44,7 @@ def contents(folder: Path) -> dict[str, object]:
 def test_it_learns_and_keeps_the_best(tiny: Corpus, tmp_path: Path) -> None:
     events = []
     outcome = bootstrap.train(tiny, FAST, tmp_path / "m", device=CPU, report=lambda run, event: events.append(event))
-    perplexities = [event.validation.perplexity for event in events if isinstance(event, Check)]
+    perplexities = [event.validation.perplexity for event in events if isinstance(event, Validated)]
     assert len(perplexities) == 3
     assert outcome.best_perplexity == min(perplexities)
     assert outcome.reason == "the epochs are done"
@@ -78,7 +78,7 @@ def test_seeds_decide_everything(tiny: Corpus, tmp_path: Path) -> None:
     "fields",
     [
         {},
-        {"optimizer": "sgd", "learning_rate": 1.0, "schedule": "halve", "check_every": 9},
+        {"optimizer": "sgd", "learning_rate": 1.0, "schedule": "halve", "validate_every": 9},
         {"cell": "gru", "layers": 2, "components": 3, "schedule": "constant"},
     ],
 )
@@ -108,7 +108,7 @@ def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: 
 
 def test_five_sigkills_change_nothing(tiny: Corpus, tmp_path: Path) -> None:
     options = ["--hidden-size", "12", "--batch-size", "4", "--window", "5", "--epochs", "12", "--dropout", "0.2"]
-    options += ["--check-every", "60", "--threads", "1", "--device", "cpu"]
+    options += ["--validate-every", "60", "--threads", "1", "--device", "cpu"]
     options += ["--refine", "cluster", "--round-share", "0.3"]
 
     def command(name: str) -> list[str]:
@@ -197,7 +197,7 @@ def test_budgets_and_patience(tiny: Corpus) -> None:
         model.reset()
         trainer = Trainer(model, recipe.training, tiny.split("train"), tiny.split("valid"), tiny.vocabulary)
         events = list(trainer.run())
-        assert isinstance(events[-1], Check)  # never ends without knowing how good it is
+        assert isinstance(events[-1], Validated)  # never ends without knowing how good it is
         return trainer.stop_reason, trainer
 
     why, trainer = reason(minutes=0.01, epochs=1000)

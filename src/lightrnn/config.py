@@ -30,6 +30,9 @@ def setting(
     return field(default=default, metadata={"about": about, **rules})
 
 
+RENAMED = {"check_every": "validate_every"}  # fields that version 0.1.0 called otherwise
+
+
 def option_name(field_name: str) -> str:
     return "--" + field_name.replace("_", "-")
 
@@ -47,6 +50,7 @@ class Settings:
     @classmethod
     def from_dict(cls, values: dict[str, Any], origin: str) -> Self:
         known = [declared.name for declared in fields(cls)]
+        values = {RENAMED.get(name, name): value for name, value in values.items()}
         for name in values:
             if name not in known:
                 raise LightRNNError(
@@ -157,7 +161,7 @@ class TrainingConfig(Settings):
     window: int = setting(35, "words of truncated back-propagation through time", least=1, most=65536)
     epochs: float = setting(10.0, "budget: passes over the training text", least=0.001, most=1e5)
     minutes: float = setting(0.0, "budget: minutes, the making of tables counted; 0: no limit", least=0.0, most=1e7)
-    check_every: int = setting(0, "mini-batches between validations; 0: once an epoch", least=0, most=10**9)
+    validate_every: int = setting(0, "mini-batches between validations; 0: once an epoch", least=0, most=10**9)
     patience: int = setting(0, "stop after this many validations without improvement; 0: never", least=0, most=10**6)
     seed: int = setting(1, "seed of the table, the weights and dropout", least=0, most=2**31 - 1)
 
@@ -230,6 +234,15 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         return {section.section: section.to_dict() for section in (self.model, self.training, self.bootstrap)}
+
+    def with_budget(self, values: dict[str, Any]) -> "Recipe":
+        """The recipe of a run that goes on: only what it may still use can change."""
+        settled = {name: value for section in self.to_dict().values() for name, value in section.items()}
+        changed = {name: value for name, value in values.items() if value != settled[name]}
+        if frozen := set(changed) - {"epochs", "minutes", "patience"}:
+            first = option_name(min(frozen))
+            raise LightRNNError(f"{first} cannot change on --resume; only epochs, minutes and patience can")
+        return self.override(changed)
 
     def override(self, values: dict[str, Any]) -> "Recipe":
         """The recipe with some fields replaced, whatever section they are in; each must mean something to the model."""

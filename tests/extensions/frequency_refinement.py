@@ -13,7 +13,7 @@ from lightrnn.training.refinement import NextTable, Refinement
 def by_frequency(
     model: LightRNN, ids: Ids, vocabulary: Vocabulary, config: BootstrapConfig, seed: int, progress: Progress, /
 ) -> NextTable:
-    return NextTable(WordTable.from_cells(frequency_ranks(vocabulary.counts), model.shape))
+    return NextTable(WordTable.from_places(frequency_ranks(vocabulary.counts), model.shape))
 
 
 REFINEMENTS.add("frequency", Refinement(by_frequency, restarts=True))

@@ -38,7 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Word-level language models with huge vocabularies in a few megabytes (LightRNN, Li et al. 2016).
 
-    Every word sits in a cell of a table; row and column vectors are shared, so 2√V vectors stand in for V.
+    Every word has a place in a table; row and column vectors are shared, so 2√V vectors stand in for V.
 
     Start with [bold]lightrnn demo[/bold], or with your own text:
 

@@ -18,9 +18,10 @@ from rich.table import Table
 
 from ..runtime import Progress
 from ..text.corpus import is_data_folder
-from ..training.bootstrap import Event, Refined, Report, Run
+from ..training.bootstrap import Event, Report
 from ..training.refinement import NextTable
-from ..training.trainer import Batch, Check
+from ..training.run import Refined, Run
+from ..training.trainer import Batch, Validated
 
 # Words and names of files are shown as they are, whatever brackets and colons they hold.
 out = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
@@ -98,7 +99,7 @@ def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
         if index == 0:
             made.add_column(column, no_wrap=True)  # long names give way, figures do not
         else:
-            width = max(len(cell) for cell in (column, *(row[index] for row in rows)))
+            width = max(len(entry) for entry in (column, *(row[index] for row in rows)))
             made.add_column(column, justify="right", no_wrap=True, min_width=width)
     for row in rows:
         made.add_row(*row)
@@ -164,10 +165,9 @@ def training_screen() -> Iterator[tuple[Report, Progress]]:
         def report(run: Run, event: Event) -> None:
             nonlocal last_line, smooth, is_gone
             trainer = run.trainer
-            position = trainer.position
             if not isinstance(event, Batch):
                 last_line = time.monotonic()
-                line = _check_line(run, event) if isinstance(event, Check) else _refined_line(run, event)
+                line = _validation_line(run, event) if isinstance(event, Validated) else _refined_line(run, event)
                 err.print(line)
                 if not is_gone and not is_data_folder(run.corpus.path):
                     is_gone = True
@@ -176,8 +176,8 @@ def training_screen() -> Iterator[tuple[Report, Progress]]:
             loss = event.nats / event.tokens
             smooth = 0.98 * smooth + 0.02 * loss if smooth else loss
             used = trainer.progress
-            left = position.seconds * (1 - used) / used if used > 0 else 0.0
-            speed = position.words / max(position.seconds, 1e-9)
+            left = trainer.seconds * (1 - used) / used if used > 0 else 0.0
+            speed = trainer.position.words / max(trainer.seconds, 1e-9)
             facts = f"perplexity {exp(min(smooth, 700.0)):.1f}  {speed:,.0f} words/s  {_clock(left)} left"
             of_all = "" if trainer.config.minutes else f"/{trainer.config.epochs:g}"
             where = f"{_round(run)}epoch {trainer.epochs_done:.2f}{of_all}"
@@ -197,14 +197,13 @@ def _round(run: Run) -> str:
     return f"round {run.round + 1}/{refinements + 1}  " if refinements else ""
 
 
-def _check_line(run: Run, check: Check) -> str:
-    position = run.trainer.position
-    seconds, words = run.seconds + position.seconds, run.words + position.words
-    best = " *" if run.best_perplexity is None or check.validation.perplexity < run.best_perplexity else "  "
+def _validation_line(run: Run, event: Validated) -> str:
+    perplexity, seconds = event.validation.perplexity, run.clock.training
+    best = " *" if run.best_perplexity is None or perplexity < run.best_perplexity else "  "
     return (
-        f"{_round(run)}epoch {run.trainer.epochs_done:<5.3g} train {check.train_perplexity:8.2f}  "
-        f"valid {check.validation.perplexity:8.2f}{best} rate {check.learning_rate:<9.3g} "
-        f"{words / seconds:,.0f} words/s  {_clock(seconds)}"
+        f"{_round(run)}epoch {run.trainer.epochs_done:<5.3g} train {event.train_perplexity:8.2f}  "
+        f"valid {perplexity:8.2f}{best} rate {event.learning_rate:<9.3g} "
+        f"{run.words_read / seconds:,.0f} words/s  {_clock(seconds)}"
     )
 
 

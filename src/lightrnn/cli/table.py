@@ -26,7 +26,7 @@ def table(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`.")],
     row: Annotated[int | None, typer.Option("--row", help="Show this row; the first is 0.")] = None,
     column: Annotated[int | None, typer.Option("--column", help="Show this column; the first is 0.")] = None,
-    word: Annotated[str | None, typer.Option("--word", help="Show a word's cell, row mates and column mates.")] = None,
+    word: Annotated[str | None, typer.Option("--word", help="Show a word's place, row mates and column mates.")] = None,
     words: Annotated[int, typer.Option("--words", min=1, help="Words of a row or column to show.")] = 10,
     count: Annotated[int, typer.Option("-k", "--count", min=1, help="How many rows to show.")] = 10,
     data: Annotated[
@@ -77,8 +77,8 @@ def table(
         screen.print_json(facts)
         return
     if word is not None:
-        cell = ", ".join(map(str, facts["cell"]))
-        screen.out.print(f"{facts['word']}: cell ({cell}), {facts['count']:,} occurrences")
+        place = ", ".join(map(str, facts["place"]))
+        screen.out.print(f"{facts['word']}: place ({place}), {facts['count']:,} occurrences")
     _print_lines(facts["shown"])
     if facts.get("unranked"):
         screen.out.print(
@@ -127,22 +127,22 @@ class View:
     def coherence(self, data: Path) -> dict[str, float]:
         """How alike the words of a row are used in the validation text, and those of a random table's rows."""
         ids = Corpus.load(data).split("valid")
-        random = WordTable.from_cells(np.random.default_rng(1).permutation(len(self.table)), self.table.shape)
+        random = WordTable.from_places(np.random.default_rng(1).permutation(len(self.table)), self.table.shape)
         return {"coherence": table_coherence(self.table, ids), "random_coherence": table_coherence(random, ids)}
 
     def word(self, asked: str) -> dict[str, Any]:
-        """A word's cell, and those who share its row or its column."""
+        """A word's place, and those who share its row or its column."""
         ids = self.vocabulary.ids
         word = ids.get(asked, ids.get(self.vocabulary.rules.clean(asked)))
         if word is None:
             raise LightRNNError(
                 f"--word: {asked!r} is not among the {len(ids):,} words; --html makes a page with a search"
             )
-        row, column = divmod(int(self.table.cells[word]), grid_shape(self.table)[1])
+        row, column = divmod(int(self.table.places[word]), grid_shape(self.table)[1])
         return {
             "word": self.vocabulary.words[word],
             "count": int(self.vocabulary.counts[word]),
-            "cell": self.table.codes[word].tolist(),
+            "place": self.table.codes[word].tolist(),
             "shown": [self.line("row", row, word), self.line("column", column, word)],
         }
 

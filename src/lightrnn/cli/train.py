@@ -2,21 +2,19 @@
 
 import shlex
 from contextlib import ExitStack
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 
-from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
+from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, recipe_names
 from ..errors import LightRNNError
-from ..models.base import RecurrentModel
 from ..models.checkpoint import load_model, read_config
 from ..models.kind import kind_of
 from ..outputs import locked, replace_output, settle
-from ..registry import REFINEMENTS
-from ..runtime import choose_device, use_threads
+from ..runtime import Progress, choose_device, use_threads
 from ..table.word_table import WordTable
 from ..text.corpus import Corpus, is_data_folder
 from ..text.corpus import prepare as prepare_corpus
@@ -24,6 +22,8 @@ from ..text.presets import choose_splits
 from ..text.vocabulary import Vocabulary
 from ..training import bootstrap
 from ..training.figures import training_figures
+from ..training.fitting import fitted
+from ..training.run import Run, reopen
 from ..training.starts import Start
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, with_settings
@@ -69,24 +69,20 @@ def train(
     """
     use_threads(threads)
     chosen_device = choose_device(device)
-    if resume:
-        for name, value in (("recipe", recipe), ("valid", valid), ("table", table), ("init", init)):
-            if value is not None:
-                raise LightRNNError(f"--{name} cannot be used with --resume: the run in {out} has its own")
     with locked(out), ExitStack() as staging:
         if resume:
-            start = _resumed(data, out, overrides)
+            for name, value in (("recipe", recipe), ("valid", valid), ("table", table), ("init", init)):
+                if value is not None:
+                    raise LightRNNError(f"--{name} cannot be used with --resume: the run in {out} has its own")
+            run = reopen(_corpus_of(data, out), out, overrides, device=chosen_device)
         else:
             inputs = [path for path in (data, valid, init, table, recipe) if path is not None]
             stage = staging.enter_context(replace_output(out, "model", inputs=inputs, force=force))
-            if init is not None:
-                overrides = {"model": read_config(init)["kind"]} | overrides
-            settings = Recipe.load(recipe or DEFAULT_RECIPE).override(overrides)
-            start = _new(data, stage, settings, overrides, valid, table, init)
         with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
-            run = start(device=chosen_device) if resume else start(device=chosen_device, progress=progress)
-            staging.close()  # the new run is whole: from here on it is in its place
-            run.moved(out)
+            if not resume:
+                run = _begin(data, stage, recipe, overrides, valid, table, init, chosen_device, progress)
+                staging.close()  # the new run is whole: from here on it is in its place
+                run.moved(out)
             outcome = bootstrap.go_on(run, report, progress, lambda: stop() != 0)
             signal = stop()
         if find_spec("matplotlib"):
@@ -98,52 +94,39 @@ def train(
     screen.note(f"{outcome.reason}; best validation perplexity {outcome.best_perplexity:.2f}; model in {out}")
 
 
-def _resumed(data: Path, out: Path, overrides: dict[str, Any]) -> "partial[bootstrap.Run]":
+def _corpus_of(data: Path, out: Path) -> Corpus:
+    """The data of a run that goes on: the folder, or what was prepared from a text inside the model folder."""
     read_config(out)
     if is_data_folder(data):
-        return partial(bootstrap.reopen, Corpus.load(data), out, overrides)
+        return Corpus.load(data)
     corpus = Corpus.load(out / "data") if is_data_folder(out / "data") else None
     if corpus is None or [Path(f).name for f in choose_splits(data)[0]] != corpus.files("train"):
         raise LightRNNError(f"{data} is not the data that {out} was training on; resume with that")
-    return partial(bootstrap.reopen, corpus, out, overrides)
+    return corpus
 
 
-def _new(
+def _begin(
     data: Path,
     stage: Path,
-    recipe: Recipe,
-    overrides: dict[str, Any],
+    recipe_name: str | None,
+    chosen: dict[str, Any],
     valid: Path | None,
     table: Path | None,
     init: Path | None,
-) -> "partial[bootstrap.Run]":
-    base, vocabulary = load_model(init) if init else (None, None)
+    device: torch.device,
+    progress: Progress,
+) -> Run:
+    """A new run, in a folder that is not in its place yet."""
+    base = load_model(init) if init is not None else None
     if base is not None:
-        if table is not None:
-            raise LightRNNError("--table and --init cannot be used together: a model comes with its table")
-        recipe = _keep_shape(base, recipe, overrides)
-    kind = kind_of(recipe.model)
-    if table is not None and not kind.has_table:
-        raise LightRNNError(f"--table is for --model lightrnn, got it with --model {recipe.model.model}; leave it out")
-    corpus = _corpus(data, valid, stage, vocabulary)
-    if table is not None:
-        settle(table)
-    start_table = WordTable.read(table, corpus.vocabulary) if table else None
-    if start_table is not None:
-        given = {"components": start_table.components, "rows": start_table.shape[0]}
-        for name, value in given.items():
-            if overrides.get(name, value) != value:
-                raise LightRNNError(f"--{name} cannot differ from --table's, which has {value}")
-        recipe = recipe.override(given)
-    if (table or init) and recipe.bootstrap.refinements and "refine" not in overrides:
-        recipe = recipe.override({"refine": "none"})
-    _refuse_idle(overrides, recipe, "--table" if table else "--init" if init else "")
-    screen.note(_announcement(corpus, recipe, "given" if table or init else recipe.bootstrap.start))
-    random = kind.has_table and recipe.bootstrap.start == "random"
-    if not (table or init or random) and kind.start_shape(recipe.model, len(corpus.vocabulary)):
-        screen.note("making the first table from which words stand next to each other …")
-    start = Start(start_table) if start_table else None
-    return partial(bootstrap.begin, corpus, recipe, stage, start=start, init=base)
+        chosen = {"model": base[0].config.model} | chosen
+    recipe = Recipe.load(recipe_name or DEFAULT_RECIPE).override(chosen)
+    corpus = _corpus(data, valid, stage, base[1] if base else None)
+    start = Start(_read_table(table, corpus.vocabulary)) if table is not None else None
+    recipe = fitted(recipe, table=start.table if start else None, init=base[0] if base else None, chosen=chosen)
+    given = start is not None or base is not None
+    screen.note(_announcement(corpus, recipe, "given" if given else recipe.bootstrap.start))
+    return bootstrap.begin(corpus, recipe, stage, start=start, init=base, device=device, progress=progress)
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
@@ -158,38 +141,9 @@ def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
     )
 
 
-def _refuse_idle(overrides: dict[str, Any], recipe: Recipe, origin: str) -> None:
-    """An option that would change nothing is a mistake; origin: the option that table or model came with, if any."""
-    refine, cell = f"--refine {recipe.bootstrap.refine}", f"--cell {recipe.model.cell}"
-    kept = origin if origin == "--init" and not _restarts(recipe) else ""  # the weights are
-    in_the_way = {
-        "start": origin,
-        "start_vectors": origin or "--start random" * (recipe.bootstrap.start == "random"),
-        "forget_bias": kept or cell * (recipe.model.cell != "lstm"),
-        "weight_init": kept,
-        "rounds": refine * (refine == "--refine none"),
-        "round_share": refine * (refine == "--refine none"),
-        "solver": refine * (refine != "--refine matching"),
-    }
-    for name, value in overrides.items():
-        if in_the_way.get(name) and value is not False:
-            raise LightRNNError(f"{option_name(name)} changes nothing with {in_the_way[name]}; leave it out")
-
-
-def _restarts(recipe: Recipe) -> bool:
-    """Whether the weights start afresh on a table that is refined."""
-    refinement = REFINEMENTS[recipe.bootstrap.refine]
-    return refinement is not None and refinement.restarts
-
-
-def _keep_shape(base: RecurrentModel, recipe: Recipe, overrides: dict[str, Any]) -> Recipe:
-    """With --init the network's shape is the old model's; only its dropout may change."""
-    kept = base.config.to_dict() | {"dropout": recipe.model.dropout}
-    for name, value in overrides.items():
-        if name in kept and kept[name] != value:
-            raise LightRNNError(f"{option_name(name)} cannot change with --init: the model has {kept[name]}")
-    base.set_dropout(recipe.model.dropout)
-    return Recipe(base.config, recipe.training, recipe.bootstrap)
+def _read_table(path: Path, vocabulary: Vocabulary) -> WordTable:
+    settle(path)
+    return WordTable.read(path, vocabulary)
 
 
 def _corpus(data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary | None) -> Corpus:
@@ -197,13 +151,7 @@ def _corpus(data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary 
     if is_data_folder(data):
         if valid is not None:
             raise LightRNNError(f"--valid goes with text; {data} is prepared and has its own validation split")
-        corpus = Corpus.load(data)
-        if vocabulary is not None and vocabulary.digest != corpus.vocabulary.digest:
-            raise LightRNNError(
-                f"{data} has another vocabulary or other text rules than the --init model; train from the text "
-                "itself, or prepare it with --vocab MODEL"
-            )
-        return corpus
+        return Corpus.load(data)
     with screen.counter("words") as progress:
         corpus = prepare_corpus(data, stage / "data", valid=valid or (), vocabulary=vocabulary, progress=progress)
     if vocabulary is None:

@@ -36,7 +36,7 @@ from ..border import shown
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, load_toml
 from ..errors import LightRNNError
 from ..text.presets import find_preset
-from ..training.bootstrap import check_rounds
+from ..training.fitting import check_rounds
 
 NO_END = 1e5  # epochs, where minutes are the budget
 RECIPE_FIELDS = {f.name: f for section in (ModelConfig, TrainingConfig, BootstrapConfig) for f in fields(section)}

@@ -35,6 +35,7 @@ from ..runtime import Progress, choose_device, silent, threads
 from ..text.corpus import SPLITS, Corpus, is_data_folder, prepare
 from ..text.presets import find_preset, find_splits
 from ..training import bootstrap
+from ..training.run import load_run, read_metrics
 from .grid import Budget, CorpusEntry, Grid, Run, slug
 
 RUN_FORMAT = 1
@@ -193,8 +194,8 @@ class Comparison:
 
     def _network(self, run: Run, corpus: Corpus, progress: Progress) -> Facts:
         folder = self.work / run.name
-        _, trained, _ = bootstrap.load_run(folder)
-        lines = bootstrap.read_metrics(folder)
+        _, trained, _ = load_run(folder)
+        lines = read_metrics(folder)
         model, vocabulary = load_model(folder, self.device)
         lm = NetworkLM(model, vocabulary)
         test = _log_probs(lm, corpus, "test", progress)
@@ -205,9 +206,9 @@ class Comparison:
             weights = tune(np.stack([_log_probs(lm, corpus, "valid", progress), ngram.valid], axis=1))
             together = mixed(np.stack([test, ngram.test], axis=1), weights)
             mix = {"with": kneser_ney.name, "weight": weights[0], "test": perplexity_of(together)}
-        seconds = trained["seconds"] + trained["position"]["seconds"]
+        seconds = trained["clock"]["training"]
         words = trained["words"] + trained["position"]["words"]
-        before = trained["start_seconds"]
+        before = trained["clock"]["start"]
         curve, refining = _curve(lines, before)
         parameters = dict(model.named_parameters())
         beside = [tensor for name, tensor in model.state_dict().items() if name not in parameters]
@@ -328,7 +329,7 @@ def read_run(path: Path, run: Run | None = None) -> Facts:
             f"{path} is not a run that this lightrnn can read (format {shown(facts.get('format'))}, not "
             f"{RUN_FORMAT}); use another -o, or the lightrnn that wrote it"
         )
-    remedy = "restore it, or remove it and run the cell again"
+    remedy = "restore it, or remove it and run the command again"
     check(facts, FACTS, str(path), remedy)
     if facts.pop("sha256", _digest_of(facts)) != _digest_of(facts):
         raise LightRNNError(f"{path} is damaged: its digest is another; {remedy}")
@@ -341,7 +342,7 @@ def read_run(path: Path, run: Run | None = None) -> Facts:
 
 
 def _digest_of(facts: Facts) -> str:
-    """SHA-256 of a cell's facts, but for the digest itself."""
+    """SHA-256 of a run's facts, but for the digest itself."""
     told = {name: value for name, value in facts.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 

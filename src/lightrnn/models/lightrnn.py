@@ -38,7 +38,7 @@ class LightRNN(RecurrentModel):
     def __init__(self, config: ModelConfig, table: WordTable) -> None:
         super().__init__(config)
         self.shape = table.shape
-        self.last_cell = table.last_cell
+        self.last_place = table.last_place
         self.is_full = table.is_full
         H, D = config.hidden_size, config.input_size
         self.register_buffer("codes", torch.from_numpy(table.codes.astype(np.int32)))
@@ -104,14 +104,14 @@ class LightRNN(RecurrentModel):
     def scores(self, component: int, hidden: Tensor, prefix: Tensor) -> Tensor:
         """Scores before the softmax of equation (2): hidden (…, H), prefix (…, component) → (…, n_component).
 
-        prefix holds the components before this one; where they are the last cell's, missing cells get -inf.
+        prefix holds the components before this one; where they are the last place's, missing places get -inf.
         """
         bias = self.output_bias[component] if self.config.output_bias else None
         scores = F.linear(hidden, self.output_vectors[component], bias)
-        last = self.last_cell[component]
+        last = self.last_place[component]
         if self.is_full or last == self.shape[component] - 1:
             return scores
-        on_edge = (prefix == prefix.new_tensor(self.last_cell[:component])).all(dim=-1)  # (…)
+        on_edge = (prefix == prefix.new_tensor(self.last_place[:component])).all(dim=-1)  # (…)
         missing = torch.arange(self.shape[component], device=scores.device) > last  # (n_s)
         return scores.masked_fill(on_edge.unsqueeze(-1) & missing, -torch.inf)
 

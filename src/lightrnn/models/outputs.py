@@ -126,7 +126,7 @@ def class_places(
 ) -> NDArray[np.int64]:
     """[V]: words dealt to places at random, or in order of falling frequency, or as they sit in a table of C × S."""
     if table is not None:
-        return table.cells
+        return table.places
     if classes == "frequency":
         return frequency_ranks(counts)
     return np.random.default_rng(seed).permutation(len(counts))

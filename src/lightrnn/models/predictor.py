@@ -1,6 +1,6 @@
 """What comes next after a state: one word's probability, all words', the likeliest ones, a draw.
 
-Shapes: V vocabulary, K components, n_s values of component s, P prefixes (the first s components of a cell), H hidden.
+Shapes: V vocabulary, K components, n_s values of component s, P prefixes (the first s components of a place), H hidden.
 
 A `state` is what `log_probs` leaves behind: all codes of the words before were fed but the last word's last one. So
 every question begins by feeding that code, which gives the row softmax.
@@ -35,8 +35,8 @@ class CodePredictor:
         self._stacked = (model.codes + model.offsets).long()  # (V, K): indices of input_vectors
         self._codes = model.codes.long()
         table = model.table
-        self._cell_of_word = torch.from_numpy(table.cells).to(model.codes.device)  # (V,)
-        self._word_of_cell = table.words
+        self._place_of_word = torch.from_numpy(table.places).to(model.codes.device)  # (V,)
+        self._word_of_place = table.words
 
     @torch.inference_mode()
     def fresh_state(self, word: int) -> State:
@@ -64,7 +64,7 @@ class CodePredictor:
         prefixes = self._root(last_word, state)
         for s in range(len(self._shape)):
             prefixes = self._open(s, prefixes)
-        return prefixes.log_probs[self._cell_of_word].double().cpu().numpy()
+        return prefixes.log_probs[self._place_of_word].double().cpu().numpy()
 
     @torch.inference_mode()
     def likeliest(
@@ -76,21 +76,21 @@ class CodePredictor:
         falling order of P_r, and no more once P_r is not above the least of the best words found. The same for K > 2,
         one component after the other.
         """
-        count = min(count, len(self._word_of_cell))
+        count = min(count, len(self._word_of_place))
         masks = self._allowed_prefixes(allowed)
-        best_cells = self._codes.new_zeros(0)
-        best = torch.zeros(0, device=best_cells.device)
+        best_places = self._codes.new_zeros(0)
+        best = torch.zeros(0, device=best_places.device)
         opened = 0
 
         def search(s: int, prefixes: "_Prefixes") -> None:
             """Open prefixes with s components, likeliest first."""
-            nonlocal best_cells, best, opened
+            nonlocal best_places, best, opened
             if masks is not None and s:
-                prefixes.log_probs.masked_fill_(~masks[s - 1][prefixes.cells], -torch.inf)
+                prefixes.log_probs.masked_fill_(~masks[s - 1][prefixes.places], -torch.inf)
             if s == len(self._shape):
                 found = torch.cat([best, prefixes.log_probs])
                 best, kept = found.topk(min(count, len(found)))
-                best_cells = torch.cat([best_cells, prefixes.cells])[kept]
+                best_places = torch.cat([best_places, prefixes.places])[kept]
                 return
             order = prefixes.log_probs.argsort(descending=True)
             begin, chunk = 0, FIRST_CHUNK
@@ -106,21 +106,23 @@ class CodePredictor:
 
         search(0, self._root(last_word, state))
         some = best > -torch.inf
-        return Likeliest(self._word_of_cell[best_cells[some].cpu().numpy()], best[some].double().cpu().numpy(), opened)
+        return Likeliest(
+            self._word_of_place[best_places[some].cpu().numpy()], best[some].double().cpu().numpy(), opened
+        )
 
     @torch.inference_mode()
     def draw(self, last_word: int, state: State, temperature: float, random: np.random.Generator) -> int:
         """A random word: one draw a component, no distribution over words. Temperature 0 takes the likeliest each time,
         the paper's greedy row, then column."""
         feed = self._stacked[last_word, -1]
-        cell: list[int] = []
+        place: list[int] = []
         for s in range(len(self._shape)):
             outputs, state = self._steps(feed.view(1), state)
-            prefix = torch.tensor([cell], dtype=torch.long, device=outputs.device)
+            prefix = torch.tensor([place], dtype=torch.long, device=outputs.device)
             scores = self._model.scores(s, outputs, prefix)[0].cpu().numpy()  # (n_s,)
-            cell.append(draw_from(scores, temperature, random))
-            feed = self._model.offsets[s] + cell[-1]
-        return int(self._word_of_cell[np.ravel_multi_index(cell, self._shape)])
+            place.append(draw_from(scores, temperature, random))
+            feed = self._model.offsets[s] + place[-1]
+        return int(self._word_of_place[np.ravel_multi_index(place, self._shape)])
 
     def _root(self, last_word: int, state: State) -> "_Prefixes":
         none = self._codes.new_zeros(1)
@@ -132,48 +134,48 @@ class CodePredictor:
         if state[0].shape[1] > 1:
             state = select_state(state, prefixes.tracks)
         outputs, after = self._steps(prefixes.feed, state)  # (P, H)
-        n, cells = self._shape[s], prefixes.cells
-        digits = [cells // prod(self._shape[i + 1 : s]) % self._shape[i] for i in range(s)]
-        codes = torch.stack(digits, dim=1) if s else cells.new_zeros(1, 0)  # (P, s)
+        n, places = self._shape[s], prefixes.places
+        digits = [places // prod(self._shape[i + 1 : s]) % self._shape[i] for i in range(s)]
+        codes = torch.stack(digits, dim=1) if s else places.new_zeros(1, 0)  # (P, s)
         log_probs = self._model.scores(s, outputs, codes).log_softmax(dim=-1)  # (P, n_s)
         log_probs += prefixes.log_probs[:, None]
-        values = torch.arange(n, device=cells.device)
+        values = torch.arange(n, device=places.device)
         extended = _Prefixes(
-            (cells[:, None] * n + values).flatten(),
+            (places[:, None] * n + values).flatten(),
             log_probs.flatten(),
-            (values + self._model.offsets[s]).repeat(len(cells)),
+            (values + self._model.offsets[s]).repeat(len(places)),
             after,
-            torch.arange(len(cells), device=cells.device).repeat_interleave(n),
+            torch.arange(len(places), device=places.device).repeat_interleave(n),
         )
-        existing = -(-len(self._word_of_cell) // prod(self._shape[s + 1 :]))
-        if self._model.is_full or bool(extended.cells.max() < existing):
+        existing = -(-len(self._word_of_place) // prod(self._shape[s + 1 :]))
+        if self._model.is_full or bool(extended.places.max() < existing):
             return extended
-        return extended.select(torch.nonzero(extended.cells < existing)[:, 0])
+        return extended.select(torch.nonzero(extended.places < existing)[:, 0])
 
     def _allowed_prefixes(self, allowed: NDArray[np.bool_] | None) -> list[Tensor] | None:
         """For every component s, whether a prefix with s+1 components leads to an allowed word."""
         if allowed is None:
             return None
-        cells = np.flatnonzero(allowed[self._word_of_cell])
+        places = np.flatnonzero(allowed[self._word_of_place])
         masks = []
         for s in range(len(self._shape)):
             below = prod(self._shape[s + 1 :])
             mask = torch.zeros(-(-len(allowed) // below), dtype=torch.bool)
-            mask[torch.from_numpy(cells // below)] = True
+            mask[torch.from_numpy(places // below)] = True
             masks.append(mask.to(self._codes.device))
         return masks
 
 
 @dataclass(frozen=True)
 class _Prefixes:
-    """P first parts of cells: their numbers in lexicographic order, log-probabilities, the code to feed next, and after
-    which track of `state` (a single one serves all)."""
+    """P first parts of places: their numbers in lexicographic order, log-probabilities, the code to feed next, and
+    after which track of `state` (a single one serves all)."""
 
-    cells: Tensor
+    places: Tensor
     log_probs: Tensor
     feed: Tensor
     state: State
     tracks: Tensor
 
     def select(self, some: Tensor) -> "_Prefixes":
-        return _Prefixes(self.cells[some], self.log_probs[some], self.feed[some], self.state, self.tracks[some])
+        return _Prefixes(self.places[some], self.log_probs[some], self.feed[some], self.state, self.tracks[some])

@@ -1,9 +1,9 @@
 """Filling a table component by component: each one a transportation problem within the groups made by those before.
 
-Shapes: V words and cells, K components, n_s values of component s.
+Shapes: V words and places, K components, n_s values of component s.
 
-Words that share their first components form a group, and so do the cells; a group of words has as many cells. Assigning
-component s moves words to its values within their groups, with as many places as the group has cells of that value.
+Words that share their first components form a group, and so do the places; a group of words has as many places.
+Assigning component s moves words to its values within their groups, with room for as many as there are such places.
 So the first component is one large transportation problem, and the last is an assignment problem in every group.
 """
 
@@ -35,17 +35,17 @@ class Allocation:
     def __init__(self, size: int, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.codes = np.zeros((size, len(shape)), np.int64)
-        self._cells = np.stack(np.unravel_index(np.arange(size), shape), axis=1)
+        self._places = np.stack(np.unravel_index(np.arange(size), shape), axis=1)
         self._word_group = np.zeros(size, np.int64)
-        self._cell_group = np.zeros(size, np.int64)
+        self._place_group = np.zeros(size, np.int64)
         self._groups = [(np.arange(size), np.arange(size))]
 
     def assign(self, component: int, costs: CostMatrix, tolerance: float = 1e-4) -> float:
         """Give every word a value of `component` at least cost within its group; returns the dual value."""
 
         def solve(group: int) -> float:
-            words, cells = self._groups[group]
-            capacities = np.bincount(self._cells[cells, component], minlength=self.shape[component])
+            words, places = self._groups[group]
+            capacities = np.bincount(self._places[places, component], minlength=self.shape[component])
             solution = transport(costs[words], capacities, tolerance)
             self.codes[words, component] = solution.bins
             return solution.bound
@@ -56,8 +56,8 @@ class Allocation:
         """Split the groups by what was assigned."""
         n = self.shape[component]
         _, self._word_group = np.unique(self._word_group * n + self.codes[:, component], return_inverse=True)
-        _, self._cell_group = np.unique(self._cell_group * n + self._cells[:, component], return_inverse=True)
-        self._groups = list(zip(_members(self._word_group), _members(self._cell_group), strict=True))
+        _, self._place_group = np.unique(self._place_group * n + self._places[:, component], return_inverse=True)
+        self._groups = list(zip(_members(self._word_group), _members(self._place_group), strict=True))
 
     def table(self) -> WordTable:
         return WordTable(self.codes, self.shape)

@@ -61,7 +61,7 @@ def explorer_page(table: WordTable, vocabulary: Vocabulary, title: str) -> str:
         "shape": table.shape,
         "words": "\n".join(vocabulary.words[w] for w in words),  # no word holds white space
         "counts": vocabulary.counts[words].tolist(),
-        "cells": table.cells[words].tolist(),
+        "places": table.places[words].tolist(),
     }
     # "<" occurs in strings only, and without it nothing can end the script element that holds the data.
     safe = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,11 +1,11 @@
-"""The matching of the bootstrap's step 3: words to cells at least cost, with a certificate.
+"""The matching of the bootstrap's step 3: words to places at least cost, with a certificate.
 
-Shapes: V words and cells, K components, n_s values of component s; costs[s][words] → (len(words), n_s).
+Shapes: V words and places, K components, n_s values of component s; costs[s][words] → (len(words), n_s).
 
-The cost of a word in a cell is the sum of its costs in the cell's components (row and column). A general solver does
+The cost of a word in a place is the sum of its costs in the place's components (row and column). A general solver does
 not see that structure, but with it: each component alone is a transportation problem, and the dual values of these add
 up to a lower bound for every table; with all components but one fixed, the last is an assignment problem in each group
-of words that share the others; and any block of words can be re-solved over the cells it occupies, which never raises
+of words that share the others; and any block of words can be re-solved over the places it occupies, which never raises
 the cost. All costs here are above the sum of every word's own least cost in each component.
 """
 
@@ -75,15 +75,15 @@ def _chunks(size: int) -> list[Words]:
     return [np.arange(i, min(i + CHUNK, size)) for i in range(0, size, CHUNK)]
 
 
-def _pairwise(costs: Costs, words: Words, cells: NDArray[np.int64]) -> NDArray[np.float32]:
-    """(words, cells): what each of some words costs in each of some cells, given by their codes."""
-    total = costs[0][words][:, cells[:, 0]]
+def _pairwise(costs: Costs, words: Words, places: NDArray[np.int64]) -> NDArray[np.float32]:
+    """(words, places): what each of some words costs in each of some places, given by their codes."""
+    total = costs[0][words][:, places[:, 0]]
     for s in range(1, len(costs)):
-        total += costs[s][words][:, cells[:, s]]
+        total += costs[s][words][:, places[:, s]]
     return total
 
 
-def _existing_cells(table: WordTable) -> NDArray[np.int64]:
+def _existing_places(table: WordTable) -> NDArray[np.int64]:
     return np.stack(np.unravel_index(np.arange(len(table)), table.shape), axis=1)
 
 
@@ -92,18 +92,18 @@ def exact(costs: Costs, table: WordTable) -> Matching:
     start = time.perf_counter()
     size = len(table)
     refuse_beyond_memory(f"the exact solver for {size:,} words", 16 * size * size, "use the block solver")
-    cells = _existing_cells(table)
-    _, chosen = linear_sum_assignment(_pairwise(costs, np.arange(size), cells))
-    found = WordTable(cells[chosen], table.shape)
+    places = _existing_places(table)
+    _, chosen = linear_sum_assignment(_pairwise(costs, np.arange(size), places))
+    found = WordTable(places[chosen], table.shape)
     cost = table_cost(costs, found)
     return Matching(found, cost, cost, time.perf_counter() - start)
 
 
 def half(costs: Costs, table: WordTable) -> Matching:
-    """The paper's ½-approximation: always match the heaviest pair of a free word and a free cell (Preis 1999).
+    """The paper's ½-approximation: always match the heaviest pair of a free word and a free place (Preis 1999).
 
-    The weight of a pair is the word's worst cost in each component less its cost in the cell, which is never negative:
-    Σ_s max_i c_wi - c_w,cell. In these weights the matching has at least half of the maximum's. Nothing of the kind
+    The weight of a pair is the word's worst cost in each component less its cost in the place, which is never negative:
+    Σ_s max_i c_wi - c_w,place. In these weights the matching has at least half of the maximum's. Nothing of the kind
     holds for the costs themselves.
     """
     start = time.perf_counter()
@@ -111,10 +111,10 @@ def half(costs: Costs, table: WordTable) -> Matching:
     needed = 8 * size * sum(table.shape)
     refuse_beyond_memory(f"the half solver for {size:,} words", needed, "use the block solver")
     weights = np.concatenate([_gains(matrix[np.arange(size)]) for matrix in costs], axis=1)
-    cells = _existing_cells(table)
+    places = _existing_places(table)
     offsets = np.concatenate([[0], np.cumsum(table.shape)[:-1]])
-    chosen = _heaviest_first(weights, cells + offsets, np.array(table.shape), prod(table.shape[1:]))
-    found = WordTable(cells[chosen], table.shape)
+    chosen = _heaviest_first(weights, places + offsets, np.array(table.shape), prod(table.shape[1:]))
+    found = WordTable(places[chosen], table.shape)
     cost = table_cost(costs, found)
     return Matching(found, cost, None, time.perf_counter() - start)
 
@@ -124,36 +124,38 @@ def _gains(costs: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 @njit(cache=True, nogil=True)
-def _heaviest_first(weights, cells, shape, lane_size):  # type: ignore[no-untyped-def]
+def _heaviest_first(weights, places, shape, lane_size):  # type: ignore[no-untyped-def]
     """Greedy matching in order of falling weight, without a list of all V² pairs.
 
-    A heap holds every free word's heaviest free cell as last computed, an upper bound of what it is now. The word on
-    top is matched if its cell is still free; else its heaviest free cell is found again, lane by lane (a lane: the
-    cells with one value of the first component), skipping those that cannot hold it.
+    A heap holds every free word's heaviest free place as last computed, an upper bound of what it is now. The word on
+    top is matched if its place is still free; else its heaviest free place is found again, lane by lane (a lane: the
+    places with one value of the first component), skipping those that cannot hold it.
     """
-    size, lanes = len(cells), shape[0]
+    size, lanes = len(places), shape[0]
     chosen = np.full(size, -1, np.int64)
     taken = np.zeros(size, np.bool_)
     free_in_lane = np.zeros(lanes, np.int64)
-    for cell in range(size):
-        free_in_lane[cell // lane_size] += 1
-    best_cell = np.empty(size, np.int64)
+    for place in range(size):
+        free_in_lane[place // lane_size] += 1
+    best_place = np.empty(size, np.int64)
     best_weight = np.empty(size, np.float32)
     for word in range(size):
-        best_cell[word], best_weight[word] = _heaviest_cell(weights[word], cells, shape, taken, free_in_lane, lane_size)
+        best_place[word], best_weight[word] = _heaviest_place(
+            weights[word], places, shape, taken, free_in_lane, lane_size
+        )
     heap = np.argsort(-best_weight)
     held = size
     while held > 0:
         word = heap[0]
-        if taken[best_cell[word]]:
-            best_cell[word], best_weight[word] = _heaviest_cell(
-                weights[word], cells, shape, taken, free_in_lane, lane_size
+        if taken[best_place[word]]:
+            best_place[word], best_weight[word] = _heaviest_place(
+                weights[word], places, shape, taken, free_in_lane, lane_size
             )
             top = word
         else:
-            chosen[word] = best_cell[word]
-            taken[best_cell[word]] = True
-            free_in_lane[best_cell[word] // lane_size] -= 1
+            chosen[word] = best_place[word]
+            taken[best_place[word]] = True
+            free_in_lane[best_place[word] // lane_size] -= 1
             held -= 1
             top = heap[held]
         k = 0
@@ -171,8 +173,8 @@ def _heaviest_first(weights, cells, shape, lane_size):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def _heaviest_cell(weights, cells, shape, taken, free_in_lane, lane_size):  # type: ignore[no-untyped-def]
-    size, components = cells.shape
+def _heaviest_place(weights, places, shape, taken, free_in_lane, lane_size):  # type: ignore[no-untyped-def]
+    size, components = places.shape
     most = np.float32(0)  # the other components can add no more than this
     first = shape[0]
     for s in range(1, components):
@@ -184,13 +186,13 @@ def _heaviest_cell(weights, cells, shape, taken, free_in_lane, lane_size):  # ty
             break
         if free_in_lane[lane] == 0:
             continue
-        for cell in range(lane * lane_size, min((lane + 1) * lane_size, size)):
-            if not taken[cell]:
+        for place in range(lane * lane_size, min((lane + 1) * lane_size, size)):
+            if not taken[place]:
                 weight = np.float32(0)
                 for s in range(components):
-                    weight += weights[cells[cell, s]]
+                    weight += weights[places[place, s]]
                 if weight > heaviest:
-                    found, heaviest = cell, weight
+                    found, heaviest = place, weight
     return found, heaviest
 
 
@@ -229,13 +231,13 @@ def _lane_blocks(values: NDArray[np.int64], n: int, random: np.random.Generator)
 
 
 def _resolve(costs: Costs, codes: NDArray[np.int64], words: Words) -> float:
-    """Re-solve a block of words over the cells it occupies; it stays as it is unless that is cheaper.
+    """Re-solve a block of words over the places it occupies; it stays as it is unless that is cheaper.
 
     By auction: on such costs within 1% of what an exact solver gains, in a third of its time, and on all cores.
     """
-    cells = codes[words]
-    pairs = _pairwise(costs, words, cells)
+    places = codes[words]
+    pairs = _pairwise(costs, words, places)
     found = transport(pairs, np.ones(len(words), np.int64))
     if found.cost < float(pairs.trace(dtype=np.float64)):
-        codes[words] = cells[found.bins]
+        codes[words] = places[found.bins]
     return 0.0

@@ -1,10 +1,10 @@
-"""The word table: every word's cell, as an array of codes.
+"""The word table: every word's place, as an array of codes.
 
 Shapes: V vocabulary, K components; codes[V, K], shape = (n_1 … n_K). For K = 2 the components are row and column.
 
-The cells that exist are the first V of the n_1 × … × n_K grid in lexicographic order, so for K = 2 only the last row
-can be short. A table is a bijection between words and existing cells. Written out: component s of a cell is free up
-to n_s - 1, except where components 1 … s-1 equal those of the last cell; there it ends at the last cell's component s.
+The places that exist are the first V of the n_1 × … × n_K grid in lexicographic order, so for K = 2 only the last row
+can be short. A table is a bijection between words and existing places. Written out: component s of a place is free up
+to n_s - 1, except where components 1 … s-1 equal those of the last place; there it ends at that place's component s.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def component_names(components: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class WordTable:
-    """codes: int64[V, K], the cell of each word; shape: the number of values of each component."""
+    """codes: int64[V, K], the place of each word; shape: the number of values of each component."""
 
     codes: NDArray[np.int64]
     shape: tuple[int, ...]
@@ -65,25 +65,25 @@ class WordTable:
         outside = ((self.codes < 0) | (self.codes >= np.array(self.shape))).any(axis=1)
         if outside.any():
             word = int(np.flatnonzero(outside)[0])
-            raise LightRNNError(f"word {word} has cell {self.codes[word].tolist()}, outside a {self.shape} table")
-        counts = np.bincount(np.minimum(self.cells, size), minlength=size)[:size]
+            raise LightRNNError(f"word {word} has place {self.codes[word].tolist()}, outside a {self.shape} table")
+        counts = np.bincount(np.minimum(self.places, size), minlength=size)[:size]
         if (counts != 1).any():
             empty = np.unravel_index(int(np.flatnonzero(counts != 1)[0]), self.shape)
             raise LightRNNError(
-                f"the table is no bijection: cell {tuple(map(int, empty))} holds "
-                f"{counts[counts != 1][0]} words, and each of the first {size:,} cells must hold one"
+                f"the table is no bijection: place {tuple(map(int, empty))} holds "
+                f"{counts[counts != 1][0]} words, and each of the first {size:,} places must hold one"
             )
 
     @classmethod
-    def from_cells(cls, cells: NDArray[np.int64], shape: tuple[int, ...]) -> "WordTable":
-        """The table that puts word w into cell number cells[w] of the lexicographic order."""
-        return cls(np.stack(np.unravel_index(cells, shape), axis=1).astype(np.int64), shape)
+    def from_places(cls, places: NDArray[np.int64], shape: tuple[int, ...]) -> "WordTable":
+        """The table that puts word w into place number places[w] of the lexicographic order."""
+        return cls(np.stack(np.unravel_index(places, shape), axis=1).astype(np.int64), shape)
 
     @classmethod
     def random(cls, vocabulary_size: int, components: int = 2, rows: int = 0, *, seed: int) -> "WordTable":
-        """The paper's start: words allocated to cells at random."""
-        cells = np.random.default_rng(seed).permutation(vocabulary_size)
-        return cls.from_cells(cells, table_shape(vocabulary_size, components, rows))
+        """The paper's start: words allocated to places at random."""
+        places = np.random.default_rng(seed).permutation(vocabulary_size)
+        return cls.from_places(places, table_shape(vocabulary_size, components, rows))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -94,23 +94,23 @@ class WordTable:
 
     @property
     def is_full(self) -> bool:
-        """Whether every cell of the grid exists, so that no softmax needs a mask."""
+        """Whether every place of the grid exists, so that no softmax needs a mask."""
         return prod(self.shape) == len(self)
 
     @cached_property
-    def cells(self) -> NDArray[np.int64]:
-        """[V]: the number of each word's cell in lexicographic order."""
+    def places(self) -> NDArray[np.int64]:
+        """[V]: the number of each word's place in lexicographic order."""
         radix = np.array([prod(self.shape[s + 1 :]) for s in range(self.components)])
         return np.asarray(self.codes @ radix, np.int64)
 
     @cached_property
     def words(self) -> NDArray[np.int64]:
-        """[V]: the word in each cell, the inverse of `cells`."""
-        return np.argsort(self.cells).astype(np.int64)
+        """[V]: the word in each place, the inverse of `places`."""
+        return np.argsort(self.places).astype(np.int64)
 
     @property
-    def last_cell(self) -> tuple[int, ...]:
-        """The codes of the last cell that exists."""
+    def last_place(self) -> tuple[int, ...]:
+        """The codes of the last place that exists."""
         return tuple(int(code) for code in np.unravel_index(len(self) - 1, self.shape))
 
     def write(self, file: IO[bytes], vocabulary: Vocabulary) -> None:
@@ -151,21 +151,21 @@ class WordTable:
             raise LightRNNError(f"{path} line 1: cannot read a shape such as 100x100 from {lines[0][:60]!r}") from None
         codes = np.full((len(vocabulary), len(shape)), -1, np.int64)
         for number, line in enumerate(lines[2:], 3):
-            word, *cell = line.split("\t")
+            word, *place = line.split("\t")
             if word not in vocabulary:
                 raise LightRNNError(
                     f"{path} line {number}: {word!r} is not in the vocabulary; is it another model's table?"
                 )
-            if len(cell) != len(shape) or not all(code.isdecimal() and len(code) < 19 for code in cell):
+            if len(place) != len(shape) or not all(code.isdecimal() and len(code) < 19 for code in place):
                 raise LightRNNError(
                     f"{path} line {number}: expected a word and {len(shape)} numbers, got {line[:60]!r}"
                 )
             if codes[vocabulary.ids[word], 0] >= 0:
-                raise LightRNNError(f"{path} line {number}: {word!r} has a cell already; keep one of them")
-            codes[vocabulary.ids[word]] = [int(code) for code in cell]
+                raise LightRNNError(f"{path} line {number}: {word!r} has a place already; keep one of them")
+            codes[vocabulary.ids[word]] = [int(code) for code in place]
         missing = np.flatnonzero(codes[:, 0] < 0)
         if missing.size:
             raise LightRNNError(
-                f"{path} has no cell for {vocabulary.words[missing[0]]!r}; is it another model's table?"
+                f"{path} has no place for {vocabulary.words[missing[0]]!r}; is it another model's table?"
             )
         return cls(codes, shape)

@@ -9,7 +9,7 @@ known. Memory grows with the number of different words, not with the length of t
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from mmap import mmap
 from pathlib import Path
 from typing import IO, Any, cast, get_args
@@ -384,6 +384,11 @@ class Corpus:
         """The splits with unknown words, where the training text has none to learn from."""
         unknown = {name: self._facts(name)["unknown"] for name in self.splits}
         return [] if unknown["train"] else [name for name, count in unknown.items() if count]
+
+    def with_counts(self, counts: NDArray[np.int64]) -> "Corpus":
+        """The same text with other counts of its words: those of all that a model was trained on."""
+        words = self.vocabulary
+        return replace(self, vocabulary=Vocabulary(words.words, counts, words.rules))
 
     def digest(self, *splits: str) -> str:
         """Of all that figures made with these splits depend on: the convention, the words and rules, the ids."""

@@ -10,7 +10,7 @@ from ..errors import LightRNNError
 from ..files import atomic_file
 from ..models.checkpoint import METRICS, read_config
 from ..models.kind import kind_of
-from .bootstrap import read_metrics
+from .run import read_metrics
 
 
 def check_matplotlib() -> None:

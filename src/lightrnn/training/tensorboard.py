@@ -22,6 +22,11 @@ class Board:
         self._write(file_version="brain.Event:2")
         self._write(step=step, session_log=SessionLog(status=SessionLog.START))
 
+    def add_validation(self, facts: dict[str, Any]) -> None:
+        """What a line of metrics.jsonl tells of a validation."""
+        for name in ("learning_rate", "train_perplexity", "valid_perplexity", "words_per_second"):
+            self.add_scalar(name, facts[name], facts["step"])
+
     def add_scalar(self, name: str, value: float, step: int) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 

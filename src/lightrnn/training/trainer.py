@@ -8,7 +8,6 @@ given them goes on to the same bytes.
 """
 
 import contextlib
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from math import cos, exp, isfinite, pi
@@ -27,6 +26,7 @@ from ..models.base import RecurrentModel, State
 from ..models.tensors import check_finite, check_like
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids, Window, text_windows
+from .clock import Clock
 from .row_adam import RowAdam
 
 LOWER_RATE = "start again, or go on from the best model with --init, at a lower --learning-rate"
@@ -43,19 +43,21 @@ class Position:
     words: int = 0  # words trained on in all
     rate_factor: float = 1.0  # what "halve" has made of the learning rate
     best_perplexity: float | None = None
-    checks_since_best: int = 0
+    validations_since_best: int = 0
     nats: float = 0.0  # training loss since the last validation …
     tokens: int = 0  # … over so many words
-    seconds: float = 0.0  # of training and validating
+    began: float = 0.0  # what the clock had of training when the run began
 
 
 POSITION = record(  # the same as read from a file
     {
-        **dict.fromkeys(("epoch", "batch", "step", "epoch_tokens", "words", "checks_since_best", "tokens"), whole()),
+        **dict.fromkeys(
+            ("epoch", "batch", "step", "epoch_tokens", "words", "validations_since_best", "tokens"), whole()
+        ),
         "rate_factor": number(least=0, most=1),
         "best_perplexity": maybe(number(least=0)),
         "nats": number(),
-        "seconds": number(least=0, most=1e12),
+        "began": number(least=0, most=1e12),
     }
 )
 
@@ -69,7 +71,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Check:
+class Validated:
     """A validation was done."""
 
     validation: Evaluation
@@ -86,7 +88,13 @@ class Trainer:
     """
 
     def __init__(
-        self, model: RecurrentModel, config: TrainingConfig, train: Ids, valid: Ids, vocabulary: Vocabulary
+        self,
+        model: RecurrentModel,
+        config: TrainingConfig,
+        train: Ids,
+        valid: Ids,
+        vocabulary: Vocabulary,
+        clock: Clock | None = None,
     ) -> None:
         self.model = model
         self.config = config
@@ -95,19 +103,20 @@ class Trainer:
         self.vocabulary = vocabulary
         self.device = next(model.parameters()).device
         self.optimizers = _optimizers(model, config)
-        self.position = Position()
+        self.clock = clock or Clock()
+        self.position = Position(began=self.clock.training)
         self.carried: State | None = None
 
-    def run(self) -> Iterator[Batch | Check]:
+    def run(self) -> Iterator[Batch | Validated]:
         """Train until a budget or the patience is spent; ends with a validation. `stop_reason` then tells why."""
         for window in self._windows_to_come():
-            if self._check_is_due():
-                yield self._check()
+            if self._validation_is_due():
+                yield self._validate()
             if self.stop_reason:
                 break
             yield self._timed_batch(window)
         if self.position.tokens:
-            yield self._check()
+            yield self._validate()
 
     def _windows_to_come(self) -> Iterator[Window]:
         """Epoch after epoch without end, from the position on."""
@@ -116,9 +125,9 @@ class Trainer:
             self.position.epoch += 1
             self.position.batch = self.position.epoch_tokens = 0
 
-    def _check_is_due(self) -> bool:
+    def _validation_is_due(self) -> bool:
         """Told by the position alone, so that a run resumed just before a validation does not skip it."""
-        position, every = self.position, self.config.check_every
+        position, every = self.position, self.config.validate_every
         return position.tokens > 0 and (position.step % every == 0 if every else position.batch == 0)
 
     @property
@@ -127,11 +136,16 @@ class Trainer:
         position, config = self.position, self.config
         if self.epochs_done >= config.epochs:
             return "the epochs are done"
-        if config.minutes and position.seconds >= 60 * config.minutes:
+        if config.minutes and self.seconds >= 60 * config.minutes:
             return "the minutes are used up"
-        if config.patience and position.checks_since_best >= config.patience:
+        if config.patience and position.validations_since_best >= config.patience:
             return f"no improvement in {config.patience} validations"
         return ""
+
+    @property
+    def seconds(self) -> float:
+        """Spent on mini-batches and validations."""
+        return self.clock.training - self.position.began
 
     @property
     def epochs_done(self) -> float:
@@ -140,9 +154,9 @@ class Trainer:
     @property
     def progress(self) -> float:
         """The share of the budget that is used, 0 … 1."""
-        position, config = self.position, self.config
+        config = self.config
         epochs = self.epochs_done / config.epochs
-        minutes = position.seconds / (60 * config.minutes) if config.minutes else 0.0
+        minutes = self.seconds / (60 * config.minutes) if config.minutes else 0.0
         return min(max(epochs, minutes), 1.0)
 
     @property
@@ -159,8 +173,8 @@ class Trainer:
         return text_windows(self.train, self.vocabulary, self.config.batch_size, self.config.window, order, skip)
 
     def _timed_batch(self, window: Window) -> Batch:
-        start = time.perf_counter()
-        nats = self.train_step(window)
+        with self.clock.on("training"):
+            nats = self.train_step(window)
         tokens = window.tokens
         position = self.position
         position.batch += 1
@@ -169,7 +183,6 @@ class Trainer:
         position.words += tokens
         position.nats += nats
         position.tokens += tokens
-        position.seconds += time.perf_counter() - start
         return Batch(nats, tokens)
 
     def train_step(self, window: Window) -> float:
@@ -202,11 +215,11 @@ class Trainer:
             return torch.autocast("cuda", torch.bfloat16)
         return contextlib.nullcontext()
 
-    def _check(self) -> Check:
+    def _validate(self) -> Validated:
         """Validate; note whether it is the best so far; halve the rate if not and the schedule says so."""
-        start = time.perf_counter()
         self.model.eval()
-        validation = evaluate(self.model, self.valid, self.vocabulary)
+        with self.clock.on("training"):
+            validation = evaluate(self.model, self.valid, self.vocabulary)
         position, rate = self.position, self.learning_rate
         if not isfinite(validation.nats):
             raise LightRNNError(
@@ -215,14 +228,13 @@ class Trainer:
             )
         improved = position.best_perplexity is None or validation.perplexity < position.best_perplexity
         if improved:
-            position.best_perplexity, position.checks_since_best = validation.perplexity, 0
+            position.best_perplexity, position.validations_since_best = validation.perplexity, 0
         else:
-            position.checks_since_best += 1
+            position.validations_since_best += 1
             position.rate_factor *= 0.5
-        check = Check(validation, exp(min(position.nats / position.tokens, 700.0)), rate, improved)
+        event = Validated(validation, exp(min(position.nats / position.tokens, 700.0)), rate, improved)
         position.nats, position.tokens = 0.0, 0
-        position.seconds += time.perf_counter() - start
-        return check
+        return event
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the run by name: weights, optimiser, carried state, random state."""

@@ -1,0 +1,104 @@
+"""What a given table or model makes of a recipe, and what contradicts it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..config import Recipe, TrainingConfig, option_name
+from ..errors import LightRNNError
+from ..models.base import RecurrentModel
+from ..models.kind import kind_of
+from ..registry import CELLS, KINDS, REFINEMENTS
+from ..table.word_table import WordTable
+
+
+def fitted(
+    recipe: Recipe,
+    *,
+    table: WordTable | None = None,
+    init: RecurrentModel | None = None,
+    chosen: Mapping[str, Any] | None = None,
+) -> Recipe:
+    """The recipe of a run that starts from a given table, or goes on from a model.
+
+    `chosen` are the fields that a person asked for; the others give way. Without it every field was asked for. Refused
+    are a table for a model that has none, a shape other than the given one's, and fields that would change nothing. A
+    given table stays as it is unless a refinement was asked for.
+    """
+    check_rounds(recipe)
+    asked = chosen if chosen is not None else {}
+    if table is not None and init is not None:
+        raise LightRNNError("--table and --init cannot be used together: a model comes with its table")
+    if table is not None:
+        recipe = _with_table(recipe, table, chosen)
+    if init is not None:
+        recipe = _with_model(recipe, init, chosen)
+    if (table or init) and chosen is not None and recipe.bootstrap.refinements and "refine" not in asked:
+        recipe = recipe.override({"refine": "none"})
+    _refuse_idle(asked, recipe, "--table" if table is not None else "--init" if init is not None else "")
+    return recipe
+
+
+def _with_table(recipe: Recipe, table: WordTable, chosen: Mapping[str, Any] | None) -> Recipe:
+    if not kind_of(recipe.model).has_table:
+        kinds = " and ".join(kind for kind in KINDS if KINDS[kind].has_table)
+        raise LightRNNError(f"--table is for --model {kinds}, got it with --model {recipe.model.model}; leave it out")
+    shape = {"components": table.components, "rows": table.shape[0]}
+    asked = chosen if chosen is not None else {"components": recipe.model.components}
+    for name, value in shape.items():
+        if asked.get(name, value) != value:
+            raise LightRNNError(f"--{name} cannot differ from --table's, which has {value}")
+    return recipe.override(shape)
+
+
+def _with_model(recipe: Recipe, init: RecurrentModel, chosen: Mapping[str, Any] | None) -> Recipe:
+    """The network's shape is the old model's; only its dropout may change."""
+    shape = init.config.to_dict() | {"dropout": recipe.model.dropout}
+    for name, value in (recipe.model.to_dict() if chosen is None else chosen).items():
+        if name in shape and shape[name] != value:
+            raise LightRNNError(f"{option_name(name)} cannot change with --init: the model has {shape[name]}")
+    return replace(recipe, model=replace(init.config, dropout=recipe.model.dropout))
+
+
+def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None:
+    """An option that would change nothing is a mistake; origin: the option that table or model came with, if any."""
+    bootstrap = recipe.bootstrap
+    refinement = REFINEMENTS[bootstrap.refine]
+    restarts = refinement is not None and refinement.restarts
+    weights = origin if origin == "--init" and not restarts else ""  # they are given
+    refine = f"--refine {bootstrap.refine}"
+    in_the_way = {
+        "start": origin,
+        "start_vectors": origin or "--start random" * (bootstrap.start == "random"),
+        "forget_bias": weights or f"--cell {recipe.model.cell}" * (CELLS[recipe.model.cell].forget_gate is None),
+        "weight_init": weights,
+        "rounds": refine * (refinement is None),
+        "round_share": refine * (refinement is None),
+        "solver": refine * (bootstrap.refine != "matching"),
+    }
+    for name, value in chosen.items():
+        if in_the_way.get(name) and value is not False:
+            raise LightRNNError(f"{option_name(name)} changes nothing with {in_the_way[name]}; leave it out")
+
+
+def check_rounds(recipe: Recipe) -> None:
+    """Refuse refinements that would use up the budget."""
+    config = recipe.bootstrap
+    if config.refinements and config.refinements * config.round_share >= 1:
+        raise LightRNNError(
+            f"--rounds {config.rounds} of --round-share {config.round_share:g} leave nothing of the budget "
+            "for the last round; lower one of them"
+        )
+
+
+def round_budget(recipe: Recipe, round_number: int, spent: float = 0.0) -> TrainingConfig:
+    """A round's share of the budget: round_share before each refinement, the rest after the last.
+
+    Minutes are those of the clock, so that tables use them up too: of what `spent` seconds have left, a round has its
+    share and leaves the later ones theirs.
+    """
+    config, training = recipe.bootstrap, recipe.training
+    left = 1 - round_number * config.round_share
+    share = config.round_share if round_number < config.refinements else left
+    minutes = max(share / left * (training.minutes - spent / 60), 0.001) if training.minutes else 0.0
+    return replace(training, epochs=max(share * training.epochs, 0.001), minutes=minutes)
