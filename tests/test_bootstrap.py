@@ -324,7 +324,7 @@ def test_rounds_stopped_anywhere_end_the_same(tiny: Corpus, tmp_path: Path, fiel
     assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
 
 
-@pytest.mark.parametrize("where", ["refine", "carried_over", "_log", "_save"])
+@pytest.mark.parametrize("where", ["refine", "carried_over", "append_metrics", "save"])
 def test_a_kill_in_a_refinement_or_right_after_it_changes_nothing(
     tiny: Corpus, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

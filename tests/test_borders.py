@@ -24,6 +24,7 @@ from lightrnn.models.tensors import read_tensors
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
+from lightrnn.training.run import read_metrics
 
 GOLDEN = Path(__file__).parent / "golden"
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -232,6 +233,13 @@ def test_text_rules_that_are_none(call: Call, before: Path, rules: dict[str, Any
     assert file in refused(call("evaluate", before / "model", before / "data"))
 
 
+def test_info_shows_whatever_was_said_of_the_training(call: Call, before: Path) -> None:
+    edit(before / "model" / "config.json", lambda config: config["training"].update(note="\udcff"))
+    assert json.loads(call("info", before / "model", "--json").out)["training"]["note"] == "\udcff"
+    edit(before / "model" / "config.json", lambda config: config["training"].update(valid_perplexity="low"))
+    assert "training.valid_perplexity must be a number at least 0, got 'low'" in refused(call("info", before / "model"))
+
+
 # Training that goes on
 
 
@@ -257,14 +265,16 @@ def test_a_run_of_version_0_1_0_goes_on(before: Path) -> None:
         lambda f: f["position"].update(step="5"),
         lambda f: f["position"].update(epoch=10**9),
         lambda f: f["position"].update(batch=10**9),
-        lambda f: f["position"].update(seconds=0),
+        lambda f: f["position"].update(began=1e9),
+        lambda f: f["clock"].pop("training"),
+        lambda f: f["clock"].update(training=0),
         lambda f: f["position"].update(rate_factor=1e9),
         lambda f: f["position"].update(step=0),
         lambda f: f.update(round=7),
         lambda f: f.update(round=-1),
         lambda f: f.update(best_perplexity=None),
         lambda f: f.update(best_perplexity="12"),
-        lambda f: f.update(seconds=-1),
+        lambda f: f["clock"].update(refinement=-1),
         lambda f: f.update(table_shape=None),
         lambda f: f.update(table_shape=[8]),
         lambda f: f.update(table_shape="8x8"),
@@ -331,7 +341,7 @@ def test_lines_of_metrics_that_are_none(call: Call, before: Path, line: bytes) -
     metrics.write_bytes(line + b"\n" + b"".join(whole_lines[1:]))
     assert "metrics.jsonl line 1" in refused(call("train", before / "data", "-o", before / "model", "--resume"))
     with pytest.raises(LightRNNError, match="line 1"):
-        bootstrap.read_metrics(before / "model")
+        read_metrics(before / "model")
 
 
 # Data

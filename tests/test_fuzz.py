@@ -46,7 +46,8 @@ class TookTooLongError(BaseException):
 
 def program(*arguments: object) -> tuple[int, str, str]:
     """The exit code of `lightrnn ARGUMENTS`, in this process, and what it printed."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")  # as Python's own
     argv, stdin, code = sys.argv, sys.stdin, -1
 
     def stop(_number: int, _frame: object) -> None:

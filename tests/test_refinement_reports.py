@@ -10,14 +10,16 @@ import pytest
 import torch
 
 from conftest import Call
+from golden_runs import GOLDEN
 from lightrnn.cli import screen
 from lightrnn.config import Recipe
-from lightrnn.models.checkpoint import load_training, save_training
+from lightrnn.models.checkpoint import load_training
 from lightrnn.registry import SOLVERS
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
 from lightrnn.training.bootstrap import Batch, Event, Refined, Run
+from lightrnn.training.run import load_run
 
 CPU = torch.device("cpu")
 ROUNDS = Recipe().override(
@@ -57,16 +59,19 @@ def test_steps_are_counted_over_all_rounds_and_across_a_stop(tiny: Corpus, tmp_p
     assert summary(model)["steps"] == by_perplexity[summary(model)["valid_perplexity"]]
 
 
-def test_a_run_from_before_steps_were_counted_goes_on(tiny: Corpus, tmp_path: Path) -> None:
-    model, seen = tmp_path / "model", []
-    bootstrap.train(tiny, ROUNDS, model, device=CPU, should_stop=lambda: (model / "metrics.jsonl").stat().st_size > 900)
-    tensors, facts = load_training(model)
-    assert facts["round"] > 0
-    assert facts["steps"] == pytest.approx(facts["words"] / 40, abs=1)
-    counted = facts.pop("steps")
-    save_training(model, tensors, facts)
-    bootstrap.resume(tiny, model, {}, device=CPU, report=lambda run, event: seen.append(run.steps))
-    assert seen[0] == pytest.approx(counted, abs=1)
+def test_a_run_of_version_0_1_goes_on_where_it_was(tmp_path: Path) -> None:
+    """It had neither a clock nor a count of steps over all rounds."""
+    folder, seen = Path(shutil.copytree(GOLDEN / "before", tmp_path / "before")), []
+    _, written = load_training(folder / "model")
+    _, facts, _ = load_run(folder / "model")
+    assert facts["clock"]["start"] == written["start_seconds"] > 0
+    assert facts["clock"]["training"] == written["seconds"] + written["position"]["seconds"]
+    assert facts["steps"] == pytest.approx(written["words"] / (5 * 12), abs=1)
+    corpus = Corpus.load(folder / "data")
+    bootstrap.resume(
+        corpus, folder / "model", {"epochs": 3.0}, device=CPU, report=lambda run, event: seen.append(run.step)
+    )
+    assert seen[0] == facts["steps"] + facts["position"]["step"] + 1
 
 
 def test_only_half_has_no_bound() -> None:

@@ -123,7 +123,7 @@ def _begin(
     recipe = Recipe.load(recipe_name or DEFAULT_RECIPE).override(chosen)
     corpus = _corpus(data, valid, stage, base[1] if base else None)
     start = Start(_read_table(table, corpus.vocabulary)) if table is not None else None
-    recipe = fitted(recipe, table=start.table if start else None, init=base[0] if base else None, chosen=chosen)
+    recipe = fitted(recipe, corpus, table=start.table if start else None, init=base, chosen=chosen)
     given = start is not None or base is not None
     screen.note(_announcement(corpus, recipe, "given" if given else recipe.bootstrap.start))
     return bootstrap.begin(corpus, recipe, stage, start=start, init=base, device=device, progress=progress)

@@ -24,7 +24,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..border import check, digest, list_of, one_of, parse_json, record, text, whole
+from ..border import check, digest, list_of, maybe, number, one_of, parse_json, record, text, whole
 from ..config import ModelConfig
 from ..errors import LightRNNError
 from ..files import atomic_file, read_json, sha256, write_json
@@ -49,7 +49,9 @@ DESCRIPTION = record(
         "vocabulary_size": whole(2, 2**31),
         "rules": record({}),
         "files": record({VOCABULARY: digest(), WEIGHTS: digest()}, {TABLE: digest()}),
-        "training": record({}),
+        "training": record(
+            {}, {"valid_perplexity": maybe(number(least=0)), **dict.fromkeys(("round", "words", "steps"), whole())}
+        ),
     },
     {"sources": record({}, dict.fromkeys((VOCABULARY, TABLE, WEIGHTS), text()))},
 )

@@ -8,7 +8,7 @@ import unicodedata
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast, get_args
 
-from ..border import check, maybe, record, text, true_or_false
+from ..border import check, maybe, record, shown, text, true_or_false
 from ..errors import LightRNNError
 
 Normalize = Literal["none", "nfc", "nfkc"]
@@ -57,7 +57,7 @@ class TextRules:
             return cls(**values)
         except TypeError as error:
             raise LightRNNError(
-                f"{origin} has an unknown text rule: {error}; was this written by a newer lightrnn?"
+                f"{origin} has an unknown text rule: {shown(str(error))}; was this written by a newer lightrnn?"
             ) from None
         except LightRNNError as error:
             raise LightRNNError(f"{origin}: {error}") from None

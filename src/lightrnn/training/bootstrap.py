@@ -16,9 +16,7 @@ from typing import Any, cast
 import torch
 
 from ..config import Recipe
-from ..errors import LightRNNError
 from ..inference.passes import evaluate
-from ..models.base import RecurrentModel
 from ..models.checkpoint import METRICS
 from ..models.kind import build, kind_of
 from ..models.lightrnn import LightRNN
@@ -26,9 +24,8 @@ from ..outputs import locked, replace_output
 from ..registry import REFINEMENTS
 from ..runtime import Progress, choose_device, silent
 from ..text.corpus import Corpus
-from ..text.vocabulary import Vocabulary
 from .clock import Clock
-from .fitting import fitted
+from .fitting import Init, fitted
 from .refinement import carried_over, refine
 from .run import Refined, Run, append_metrics, new_trainer, reopen, save, save_best
 from .starts import Start, choose_start, use_start_vectors
@@ -56,7 +53,7 @@ def train(
     folder: str | Path,
     *,
     start: Start | None = None,
-    init: tuple[RecurrentModel, Vocabulary] | None = None,
+    init: Init | None = None,
     force: bool = False,
     device: torch.device | None = None,
     report: Report = lambda run, event: None,
@@ -68,7 +65,7 @@ def train(
     The recipe must fit what is given: of a model its shape, of a table its components. `init` itself stays as it is.
     If there is a model in `folder` already, `force` replaces it, when the new one has begun.
     """
-    recipe = fitted(recipe, table=start.table if start else None, init=init[0] if init else None)
+    recipe = fitted(recipe, corpus, table=start.table if start else None, init=init)
     with locked(folder):
         with replace_output(folder, "model", inputs=[corpus.path], force=force) as stage:
             run = begin(corpus, recipe, stage, start=start, init=init, device=device, progress=progress)
@@ -97,7 +94,7 @@ def begin(
     folder: Path,
     *,
     start: Start | None = None,
-    init: tuple[RecurrentModel, Vocabulary] | None = None,
+    init: Init | None = None,
     device: torch.device | None = None,
     progress: Progress = silent,
 ) -> Run:
@@ -106,11 +103,6 @@ def begin(
     torch.manual_seed(seed)
     if init is not None:
         model, vocabulary = copy.deepcopy(init[0]), init[1]
-        if vocabulary.digest != corpus.vocabulary.digest:
-            raise LightRNNError(
-                f"{corpus.path} has another vocabulary or other text rules than the --init model; train from the text "
-                "itself, or prepare it with --vocab MODEL"
-            )
         model.set_dropout(recipe.model.dropout)
         corpus = corpus.with_counts(vocabulary.counts)
     else:

@@ -10,20 +10,25 @@ from ..models.base import RecurrentModel
 from ..models.kind import kind_of
 from ..registry import CELLS, KINDS, REFINEMENTS
 from ..table.word_table import WordTable
+from ..text.corpus import Corpus
+from ..text.vocabulary import Vocabulary
+
+Init = tuple[RecurrentModel, Vocabulary]  # a model to go on from, as load_model gives it
 
 
 def fitted(
     recipe: Recipe,
+    corpus: Corpus,
     *,
     table: WordTable | None = None,
-    init: RecurrentModel | None = None,
+    init: Init | None = None,
     chosen: Mapping[str, Any] | None = None,
 ) -> Recipe:
     """The recipe of a run that starts from a given table, or goes on from a model.
 
     `chosen` are the fields that a person asked for; the others give way. Without it every field was asked for. Refused
-    are a table for a model that has none, a shape other than the given one's, and fields that would change nothing. A
-    given table stays as it is unless a refinement was asked for.
+    are a table for a model that has none, a shape other than the given one's, another vocabulary than the model's, and
+    fields that would change nothing. A given table stays as it is unless a refinement was asked for.
     """
     check_rounds(recipe)
     asked = chosen if chosen is not None else {}
@@ -32,7 +37,12 @@ def fitted(
     if table is not None:
         recipe = _with_table(recipe, table, chosen)
     if init is not None:
-        recipe = _with_model(recipe, init, chosen)
+        recipe = _with_model(recipe, init[0], chosen)
+        if init[1].digest != corpus.vocabulary.digest:
+            raise LightRNNError(
+                f"{corpus.path} has another vocabulary or other text rules than the --init model; train from the text "
+                "itself, or prepare it with --vocab MODEL"
+            )
     if (table or init) and chosen is not None and recipe.bootstrap.refinements and "refine" not in asked:
         recipe = recipe.override({"refine": "none"})
     _refuse_idle(asked, recipe, "--table" if table is not None else "--init" if init is not None else "")
