@@ -1,25 +1,57 @@
-"""Word-level language models with huge vocabularies in a few megabytes: LightRNN (Li et al., NIPS 2016)."""
+"""Word-level language models with huge vocabularies in a few megabytes: LightRNN (Li et al., NIPS 2016).
 
-from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
-from .errors import LightRNNError
-from .inference.evaluation import Evaluation
-from .inference.lm import LM
-from .inference.loading import load
-from .inference.mixture import Mix
-from .inference.passes import evaluate
-from .models.base import LanguageModel
-from .models.checkpoint import load_model
-from .models.lightrnn import LightRNN
-from .ngram.arpa import read_arpa, write_arpa
-from .ngram.model import NGram
-from .table.word_table import WordTable
-from .text.corpus import Corpus, prepare
-from .text.rules import TextRules
-from .text.vocabulary import Vocabulary
-from .training.bootstrap import resume, train
-from .training.starts import Start
+What is here is imported when it is first used, so that the command line answers at once and `import lightrnn` costs
+nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
+    from .errors import LightRNNError
+    from .inference.evaluation import Evaluation
+    from .inference.lm import LM
+    from .inference.loading import load, save_mix
+    from .inference.mixture import Mix, tune
+    from .inference.passes import evaluate
+    from .models.base import LanguageModel
+    from .models.checkpoint import load_model
+    from .models.lightrnn import LightRNN
+    from .ngram.arpa import read_arpa, write_arpa
+    from .ngram.kneser_ney import estimate
+    from .ngram.model import NGram
+    from .table.word_table import WordTable
+    from .text.corpus import Corpus, prepare
+    from .text.rules import TextRules
+    from .text.vocabulary import Vocabulary
+    from .training.bootstrap import resume, train
+    from .training.starts import Start, choose_start
 
 __version__ = "0.1.0"
+
+_PLACES = {
+    "config": ("BootstrapConfig", "ModelConfig", "Recipe", "TrainingConfig"),
+    "errors": ("LightRNNError",),
+    "inference.evaluation": ("Evaluation",),
+    "inference.lm": ("LM",),
+    "inference.loading": ("load", "save_mix"),
+    "inference.mixture": ("Mix", "tune"),
+    "inference.passes": ("evaluate",),
+    "models.base": ("LanguageModel",),
+    "models.checkpoint": ("load_model",),
+    "models.lightrnn": ("LightRNN",),
+    "ngram.arpa": ("read_arpa", "write_arpa"),
+    "ngram.kneser_ney": ("estimate",),
+    "ngram.model": ("NGram",),
+    "table.word_table": ("WordTable",),
+    "text.corpus": ("Corpus", "prepare"),
+    "text.rules": ("TextRules",),
+    "text.vocabulary": ("Vocabulary",),
+    "training.bootstrap": ("resume", "train"),
+    "training.starts": ("Start", "choose_start"),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
     "LM",
@@ -38,12 +70,28 @@ __all__ = [
     "TrainingConfig",
     "Vocabulary",
     "WordTable",
+    "choose_start",
+    "estimate",
     "evaluate",
     "load",
     "load_model",
     "prepare",
     "read_arpa",
     "resume",
+    "save_mix",
     "train",
+    "tune",
     "write_arpa",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_MODULES[name]}", __package__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

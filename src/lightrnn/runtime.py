@@ -11,6 +11,7 @@ from .errors import LightRNNError
 if TYPE_CHECKING:
     import torch
 
+BATCH_SIZE = 64  # tracks or sentences that are scored side by side, unless told otherwise
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 _limit = 0  # threads that use_threads() allowed; 0: not told

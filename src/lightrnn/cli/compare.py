@@ -1,5 +1,7 @@
 """lightrnn compare"""
 
+from __future__ import annotations
+
 import os
 import shlex
 from collections.abc import Iterator
@@ -7,21 +9,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..compare.grid import Budget, Grid, Run, checked_budget, slug
-from ..compare.runs import Comparison
-from ..compare.tables import Layout, ModelRow, csv_text, markdown, overview, plots
 from ..config import shipped_names
 from ..errors import LightRNNError, is_out_of_memory
 from ..files import atomic_file
 from ..outputs import InUse, locked, sweep
 from ..runtime import choose_device, use_threads
-from ..training.figures import check_matplotlib
 from . import screen
 from .options import DeviceOption, ThreadsOption
+
+if TYPE_CHECKING:
+    from ..compare.grid import Budget, Grid, Run
+    from ..compare.runs import Comparison
+    from ..compare.tables import Layout
 
 
 def compare(
@@ -75,6 +78,11 @@ def compare(
       lightrnn compare main -o results --only ptb --minutes 5
       lightrnn compare main -o results --minutes 5 --tables-only
     """
+    from ..compare.grid import Grid
+    from ..compare.runs import Comparison
+    from ..compare.tables import overview
+    from ..training.figures import check_matplotlib
+
     if plot:
         check_matplotlib()
     use_threads(threads)
@@ -126,6 +134,8 @@ def _command(grid: str, out: Path, epochs: float | None, minutes: float | None, 
 
 
 def _budget(epochs: float | None, minutes: float | None) -> Budget | None:
+    from ..compare.grid import checked_budget
+
     if epochs is not None and minutes is not None:
         raise LightRNNError("--epochs and --minutes cannot be used together: a budget is one of them")
     if epochs is not None:
@@ -179,6 +189,8 @@ def _run(comparison: Comparison, run: Run) -> None:
 
 
 def _layout(grid: Grid) -> Layout:
+    from ..compare.tables import Layout, ModelRow
+
     rows = []
     for entry in grid.models:
         if entry.recipe is None:
@@ -192,6 +204,9 @@ def _layout(grid: Grid) -> Layout:
 
 def _write(comparison: Comparison, with_plots: bool, command: str) -> None:
     """The tables and plots of all finished runs."""
+    from ..compare.grid import slug
+    from ..compare.tables import csv_text, markdown, plots
+
     grid, folder = comparison.grid, comparison.results
     layout = _layout(grid)
     with locked(folder / "tables", wait=True):

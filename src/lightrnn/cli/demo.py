@@ -1,29 +1,25 @@
 """lightrnn demo"""
 
+from __future__ import annotations
+
 import itertools
 import tempfile
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from ..config import Recipe
 from ..errors import LightRNNError
-from ..inference.network import NetworkLM
-from ..models.checkpoint import load_lightrnn
-from ..models.kind import Size, kind_of
-from ..models.sizes import conventional_parameters
 from ..runtime import use_threads
-from ..table.coherence import row_coherence
-from ..table.explorer import rank_rows, row_words
-from ..text.corpus import Corpus, prepare
-from ..training import bootstrap
 from . import screen
 from .info import size_table
 from .options import ThreadsOption
 from .prepare import print_statistics
+
+if TYPE_CHECKING:
+    from ..text.corpus import Corpus
 
 CONTEXTS = ("she looked at", "it was a", '" i do not know , " said')
 
@@ -51,6 +47,15 @@ def demo(
 
 
 def _demo(folder: Path, minutes: float) -> None:
+    from ..inference.network import NetworkLM
+    from ..models.checkpoint import load_lightrnn
+    from ..models.kind import Size, kind_of
+    from ..models.sizes import conventional_parameters
+    from ..table.coherence import row_coherence
+    from ..table.explorer import rank_rows, row_words
+    from ..text.corpus import prepare
+    from ..training import bootstrap
+
     _heading("1. Prepare: a million words of English novels (ELTeC, public domain)")
     bundled = resources.files("lightrnn") / "data" / "eltec-en-1m"
     with resources.as_file(bundled) as source, screen.counter("words") as progress:
@@ -101,6 +106,8 @@ def _heading(text: str) -> None:
 
 def unigram_perplexity(corpus: Corpus) -> float:
     """Test perplexity of the training text's word frequencies, one added to each."""
+    import numpy as np
+
     counts = corpus.vocabulary.counts + 1.0
     log_probs = np.log(counts / counts.sum())
     return float(np.exp(-log_probs[corpus.split("test")].mean()))

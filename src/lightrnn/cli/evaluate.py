@@ -1,12 +1,12 @@
 """lightrnn evaluate"""
 
+from __future__ import annotations
+
 from typing import Annotated, cast
 
 import typer
 
-from ..inference import evaluation
-from ..inference.loading import load
-from ..runtime import choose_device, use_threads
+from ..runtime import BATCH_SIZE, choose_device, use_threads
 from ..text.rules import Convention
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice
@@ -31,7 +31,7 @@ def evaluate(
     batch_size: Annotated[
         int,
         typer.Option("--batch-size", min=1, max=65536, help="Tracks or sentences side by side; no figure changes."),
-    ] = evaluation.BATCH_SIZE,
+    ] = BATCH_SIZE,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     as_json: JsonOption = False,
@@ -44,6 +44,8 @@ def evaluate(
       lightrnn evaluate model data
       lightrnn evaluate model text.txt.xz --convention sentence
     """
+    from ..inference.loading import load
+
     if convention is not None:
         choice("--convention", convention, Convention)
     use_threads(threads)

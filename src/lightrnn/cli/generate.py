@@ -1,13 +1,13 @@
 """lightrnn generate"""
 
+from __future__ import annotations
+
 import itertools
 from typing import Annotated
 
 import typer
 
 from ..errors import LightRNNError
-from ..inference.generate import beam_search
-from ..inference.loading import load
 from ..runtime import choose_device, use_threads
 from . import screen
 from .options import DeviceOption, ModelArgument, ThreadsOption
@@ -42,6 +42,9 @@ def generate(
       lightrnn generate model --prompt "it was a" -n 100 --temperature 0.8 --seed 1
       lightrnn generate model --prompt "it was a" --beam 8
     """
+    from ..inference.generate import beam_search
+    from ..inference.loading import load
+
     if greedy and beam:
         raise LightRNNError("--greedy and --beam cannot be used together; give one of them")
     if (greedy or beam) and (top_k or top_p < 1 or temperature != 1 or seed is not None):

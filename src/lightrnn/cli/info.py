@@ -1,5 +1,7 @@
 """lightrnn info"""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,11 +10,6 @@ import typer
 
 from ..config import ModelConfig, Recipe, recipe_names
 from ..errors import LightRNNError
-from ..inference.loading import is_mix, read_mix
-from ..models.characters import alphabet
-from ..models.checkpoint import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
-from ..models.kind import Size, kind_of
-from ..models.sizes import BYTES, conventional_parameters, human_bytes, human_count
 from . import screen
 from .options import JsonOption, with_settings
 
@@ -39,6 +36,12 @@ def info(
     lightrnn info --recipe paper-billionw --vocab-size 793471
     lightrnn info --vocab-size 10000000 --hidden-size 1024
     """
+    from ..inference.loading import is_mix
+    from ..models.characters import alphabet
+    from ..models.checkpoint import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
+    from ..models.kind import Size, kind_of
+    from ..models.sizes import conventional_parameters, human_bytes
+
     files: dict[str, int] = {}
     config: dict[str, Any] = {}
     if folder is not None:
@@ -89,6 +92,8 @@ def info(
 
 def _mix_info(folder: Path, as_json: bool) -> None:
     """The models of a mix and their weights, whether they are there or not."""
+    from ..inference.loading import read_mix
+
     paths, weights = read_mix(folder)
     total = sum(weights)
     names = [str(path).encode(errors="backslashreplace").decode() for path in paths]
@@ -104,6 +109,8 @@ def _mix_info(folder: Path, as_json: bool) -> None:
 
 def size_table(parts: dict[str, int], full: dict[str, int], name: str = "lightrnn") -> Any:
     """Parameters and bytes of the model called `name`, beside a conventional one."""
+
+    from ..models.sizes import BYTES, human_bytes, human_count
 
     def row(part: str, one: int, other: int) -> list[str]:
         return [

@@ -1,21 +1,24 @@
 """lightrnn mix"""
 
+from __future__ import annotations
+
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from ..errors import LightRNNError
-from ..inference.evaluation import perplexity_of
-from ..inference.loading import all_members, load_all, save_mix
-from ..inference.mixture import Mix, mixed, tune
 from ..outputs import check_output, locked
 from ..runtime import choose_device, use_threads
 from . import screen
 from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption
 from .texts import ids_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..inference.mixture import Mix
 
 
 def mix(
@@ -44,6 +47,10 @@ def mix(
       lightrnn ngram data -o kn5.arpa
       lightrnn mix model kn5.arpa --tune data --test data -o mixed
     """
+    from ..inference.evaluation import perplexity_of
+    from ..inference.loading import all_members, load_all, save_mix
+    from ..inference.mixture import Mix, mixed, tune
+
     if len(models) < 2:
         raise LightRNNError("a mix needs at least two models, got one; name another")
     use_threads(threads)

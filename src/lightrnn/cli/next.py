@@ -1,21 +1,23 @@
 """lightrnn next"""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import LightRNNError
-from ..inference.lm import LM
-from ..inference.loading import load
 from ..runtime import choose_device, use_threads
-from ..text.vocabulary import Unknown
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption
 from .texts import tell_unknown
+
+if TYPE_CHECKING:
+    from ..inference.lm import LM
 
 
 def next_(
@@ -41,6 +43,9 @@ def next_(
       lightrnn next model "it was a" --prefix th -k 5
       lightrnn next model --interactive
     """
+    from ..inference.loading import load
+    from ..text.vocabulary import Unknown
+
     use_threads(threads)
     lm = load(model, device=choose_device(device))
     if interactive:

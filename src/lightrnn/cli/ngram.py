@@ -1,5 +1,7 @@
 """lightrnn ngram"""
 
+from __future__ import annotations
+
 import time
 from pathlib import Path
 from typing import Annotated
@@ -7,10 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import LightRNNError
-from ..ngram.arpa import RULES, arpa_words, write_arpa
-from ..ngram.kneser_ney import FALLBACK, estimate
 from ..outputs import check_output
-from ..text.corpus import Corpus, is_data_folder, read_text
 from . import screen
 from .options import ForceOption, JsonOption
 
@@ -36,6 +35,10 @@ def ngram(
       lightrnn ngram data -o lm.arpa
       lightrnn ngram train.txt.xz --order 3 -o lm.arpa.gz
     """
+    from ..ngram.arpa import RULES, arpa_words, write_arpa
+    from ..ngram.kneser_ney import FALLBACK, estimate
+    from ..text.corpus import Corpus, is_data_folder, read_text
+
     if not out.name.endswith((".arpa", ".arpa.gz")):
         raise LightRNNError(f"-o must end in .arpa or .arpa.gz, got {out.name!r}")
     check_output(out, "file", inputs=text, force=force)

@@ -1,20 +1,22 @@
 """lightrnn prepare"""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import LightRNNError
-from ..models.checkpoint import load_vocabulary
-from ..models.sizes import human_count
 from ..outputs import check_output, settle
-from ..text import corpus as corpora
 from ..text.presets import PRESETS, find_preset
 from . import screen
 from .options import ForceOption, JsonOption
 from .texts import tell_untaught
+
+if TYPE_CHECKING:
+    from ..text import corpus as corpora
 
 
 def prepare(
@@ -70,6 +72,9 @@ def prepare(
       zcat shards/*.gz | lightrnn prepare - --min-count 3 -o data
       lightrnn prepare 1-billion-word-language-modeling-benchmark --preset billionw -o data
     """
+    from ..models.checkpoint import load_vocabulary
+    from ..text import corpus as corpora
+
     texts = [*train, *(valid or []), *(test or [])]
     check_output(out, "data", inputs=texts if vocab is None else [*texts, vocab], force=force)
     if vocab is not None and (min_count or max_words):
@@ -103,6 +108,8 @@ def prepare(
 
 
 def print_statistics(made: corpora.Corpus) -> None:
+    from ..models.sizes import human_count
+
     rows = [
         [
             split,

@@ -1,5 +1,7 @@
 """lightrnn reallocate"""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 
@@ -7,12 +9,8 @@ import typer
 
 from ..config import BootstrapConfig
 from ..errors import LightRNNError
-from ..inference.passes import evaluate
-from ..models.checkpoint import load_lightrnn, read_config, save_model
 from ..outputs import replace_output
 from ..runtime import choose_device, use_threads
-from ..text.corpus import Corpus
-from ..training.refinement import carried_over, refine
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption
 
@@ -43,6 +41,11 @@ def reallocate(
       lightrnn reallocate model data --refine cluster -o clustered
       lightrnn train data --table clustered/table.tsv -o better
     """
+    from ..inference.passes import evaluate
+    from ..models.checkpoint import load_lightrnn, read_config, save_model
+    from ..text.corpus import Corpus
+    from ..training.refinement import carried_over, refine
+
     if how == "none":
         raise LightRNNError("--refine must be matching or cluster here, got 'none'")
     config = BootstrapConfig(refine=how, solver=solver)

@@ -1,5 +1,7 @@
 """lightrnn rescore"""
 
+from __future__ import annotations
+
 from itertools import chain
 from math import isfinite
 from typing import Annotated, cast
@@ -8,13 +10,7 @@ import typer
 
 from ..errors import LightRNNError
 from ..files import expand
-from ..inference.evaluation import BATCH_SIZE
-from ..inference.loading import load
-from ..inference.rescoring import Layout, Weights, best_line, ranked_line, read_lists
-from ..inference.rescoring import rescore as rescore_lists
-from ..runtime import choose_device, use_threads
-from ..text.reading import Errors
-from ..text.vocabulary import Unknown
+from ..runtime import BATCH_SIZE, choose_device, use_threads
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice
 from .texts import given_lines, tell_unknown
@@ -55,6 +51,12 @@ def rescore(
       lightrnn rescore model lists.tsv --best
       lightrnn rescore model utterance1.nbest.gz --layout srilm
     """
+    from ..inference.loading import load
+    from ..inference.rescoring import Layout, Weights, best_line, ranked_line, read_lists
+    from ..inference.rescoring import rescore as rescore_lists
+    from ..text.reading import Errors
+    from ..text.vocabulary import Unknown
+
     if layout is not None:
         choice("--layout", layout, Layout)
     choice("--errors", errors, Errors)

@@ -1,17 +1,14 @@
 """lightrnn score"""
 
+from __future__ import annotations
+
 from typing import Annotated, Literal, cast
 
 import typer
 
 from ..errors import LightRNNError
-from ..inference.evaluation import BATCH_SIZE
-from ..inference.loading import load
-from ..inference.scoring import LOG_BASES, FormatName, UnknownWords, make_format, score_lines
-from ..runtime import choose_device, use_threads
-from ..text.reading import Errors
+from ..runtime import BATCH_SIZE, choose_device, use_threads
 from ..text.rules import Convention
-from ..text.vocabulary import Unknown
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice
 from .texts import given_lines, tell_unknown
@@ -73,6 +70,11 @@ def score(
       xzcat text.xz | lightrnn score model --format jsonl --log-base e
       lightrnn score model test.txt --unk penalty=-5
     """
+    from ..inference.loading import load
+    from ..inference.scoring import LOG_BASES, FormatName, UnknownWords, make_format, score_lines
+    from ..text.reading import Errors
+    from ..text.vocabulary import Unknown
+
     choice("--format", format_name, FormatName)
     choice("--log-base", log_base, Literal["10", "e", "2"])
     choice("--convention", convention, Convention)

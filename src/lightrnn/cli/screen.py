@@ -1,5 +1,7 @@
 """What people see: results on stdout, progress and notes on stderr."""
 
+from __future__ import annotations
+
 import codecs
 import io
 import json
@@ -10,18 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import exp
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import progress as bars
 from rich.console import Console
 from rich.table import Table
 
 from ..runtime import Progress
-from ..text.corpus import is_data_folder
-from ..training.bootstrap import Event, Report
-from ..training.refinement import NextTable
-from ..training.run import Refined, Run
-from ..training.trainer import Batch, Validated
+
+if TYPE_CHECKING:
+    from ..training.bootstrap import Event, Report
+    from ..training.refinement import NextTable
+    from ..training.run import Refined, Run
+    from ..training.trainer import Validated
 
 # Words and names of files are shown as they are, whatever brackets and colons they hold.
 out = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
@@ -149,6 +152,9 @@ def waiting(seconds: float = 5.0) -> Iterator[Progress]:
 def training_screen() -> Iterator[tuple[Report, Progress]]:
     """A progress bar with perplexity, words/s and time left, or what is being done between rounds; a line for each
     validation."""
+    from ..text.corpus import is_data_folder
+    from ..training.trainer import Batch, Validated
+
     with bars.Progress(
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),

@@ -1,23 +1,24 @@
 """lightrnn table"""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from ..models.checkpoint import load_table, load_vocabulary
 from ..outputs import check_output, replace_output
-from ..table.coherence import row_coherence, table_coherence
-from ..table.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
-from ..table.word_table import WordTable
-from ..text.corpus import Corpus
-from ..text.vocabulary import Vocabulary
 from . import screen
 from .options import ForceOption, JsonOption
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..table.word_table import WordTable
+    from ..text.vocabulary import Vocabulary
 
 LEAST = 8  # words that a row must show in the validation text to be ranked by them
 
@@ -50,6 +51,9 @@ def table(
       lightrnn table model --word london --words 30
       lightrnn table model --html table.html
     """
+    from ..models.checkpoint import load_table, load_vocabulary
+    from ..table.explorer import explorer_page, grid_shape
+
     if sum(option is not None for option in (row, column, word)) > 1:
         raise LightRNNError("--row, --column and --word cannot be used together; give one of them")
     if html is not None:
@@ -102,6 +106,8 @@ class View:
 
     def line(self, kind: Literal["row", "column"], index: int, beside: int | None = None) -> dict[str, Any]:
         """A row or column: its number, the occurrences of its words, the frequent ones, `beside` left out."""
+        from ..table.explorer import column_words, grid_shape, row_words
+
         end = grid_shape(self.table)[("row", "column").index(kind)]
         if not 0 <= index < end:
             raise LightRNNError(f"--{kind} must be from 0 to {end - 1} in this table, got {index}")
@@ -116,6 +122,10 @@ class View:
 
     def ranked(self, data: Path | None) -> NDArray[np.int64]:
         """The rows, the most telling first; without those of which too little is known."""
+        from ..table.coherence import row_coherence
+        from ..table.explorer import rank_rows
+        from ..text.corpus import Corpus
+
         if data is None:
             return rank_rows(self.table, self.vocabulary.counts)
         corpus = Corpus.load(data)
@@ -126,12 +136,20 @@ class View:
 
     def coherence(self, data: Path) -> dict[str, float]:
         """How alike the words of a row are used in the validation text, and those of a random table's rows."""
+        import numpy as np
+
+        from ..table.coherence import table_coherence
+        from ..table.word_table import WordTable
+        from ..text.corpus import Corpus
+
         ids = Corpus.load(data).split("valid")
         random = WordTable.from_places(np.random.default_rng(1).permutation(len(self.table)), self.table.shape)
         return {"coherence": table_coherence(self.table, ids), "random_coherence": table_coherence(random, ids)}
 
     def word(self, asked: str) -> dict[str, Any]:
         """A word's place, and those who share its row or its column."""
+        from ..table.explorer import grid_shape
+
         ids = self.vocabulary.ids
         word = ids.get(asked, ids.get(self.vocabulary.rules.clean(asked)))
         if word is None:

@@ -1,22 +1,28 @@
 """Text that a command is given, and what a person should be told of it."""
 
-from collections.abc import Iterator
-from typing import cast
+from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
 
 from ..errors import LightRNNError
-from ..inference.lm import LM
-from ..inference.mixture import translation
-from ..text.corpus import Corpus, is_data_folder
-from ..text.reading import CONVERT, Errors, line_blocks
-from ..text.vocabulary import Unknown
-from ..text.windows import Ids
 from . import screen
+
+if TYPE_CHECKING:
+    from ..inference.lm import LM
+    from ..text.corpus import Corpus
+    from ..text.vocabulary import Unknown
+    from ..text.windows import Ids
 
 
 def ids_of(lm: LM, text: list[str], split: str) -> Ids:
     """Text files (or -), or a split of a data folder whose words are the model's, as ids of its vocabulary."""
+    import numpy as np
+
+    from ..inference.mixture import translation
+    from ..text.corpus import Corpus, is_data_folder
+    from ..text.vocabulary import Unknown
+
     eos, unk = lm.vocabulary.eos_id, lm.vocabulary.unk_id
     if len(text) == 1 and is_data_folder(text[0]):
         corpus = Corpus.load(text[0])
@@ -38,6 +44,8 @@ def ids_of(lm: LM, text: list[str], split: str) -> Ids:
 
 def given_lines(file: str, errors: str) -> Iterator[list[str]]:
     """The lines of a file for a command that has --errors."""
+    from ..text.reading import CONVERT, Errors, line_blocks
+
     return line_blocks(file, cast(Errors, errors), f"{CONVERT}, or use --errors replace")
 
 

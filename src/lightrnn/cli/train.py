@@ -1,33 +1,31 @@
 """lightrnn train"""
 
+from __future__ import annotations
+
 import shlex
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, recipe_names
 from ..errors import LightRNNError
-from ..models.checkpoint import load_model, read_config
-from ..models.kind import kind_of
 from ..outputs import locked, replace_output, settle
 from ..runtime import Progress, choose_device, use_threads
-from ..table.word_table import WordTable
-from ..text.corpus import Corpus, is_data_folder
-from ..text.corpus import prepare as prepare_corpus
 from ..text.presets import choose_splits
-from ..text.vocabulary import Vocabulary
-from ..training import bootstrap
-from ..training.figures import training_figures
-from ..training.fitting import fitted
-from ..training.run import Run, reopen
-from ..training.starts import Start
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, with_settings
 from .texts import tell_untaught
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..table.word_table import WordTable
+    from ..text.corpus import Corpus
+    from ..text.vocabulary import Vocabulary
+    from ..training.run import Run
 
 DEFAULT_RECIPE = "small"
 
@@ -67,6 +65,10 @@ def train(
       lightrnn train data -o opponent --model hsm
       lightrnn train novel.txt -o model --epochs 5 --hidden-size 100
     """
+    from ..training import bootstrap
+    from ..training.figures import training_figures
+    from ..training.run import reopen
+
     use_threads(threads)
     chosen_device = choose_device(device)
     with locked(out), ExitStack() as staging:
@@ -96,6 +98,9 @@ def train(
 
 def _corpus_of(data: Path, out: Path) -> Corpus:
     """The data of a run that goes on: the folder, or what was prepared from a text inside the model folder."""
+    from ..models.checkpoint import read_config
+    from ..text.corpus import Corpus, is_data_folder
+
     read_config(out)
     if is_data_folder(data):
         return Corpus.load(data)
@@ -117,6 +122,11 @@ def _begin(
     progress: Progress,
 ) -> Run:
     """A new run, in a folder that is not in its place yet."""
+    from ..models.checkpoint import load_model
+    from ..training import bootstrap
+    from ..training.fitting import fitted
+    from ..training.starts import Start
+
     base = load_model(init) if init is not None else None
     if base is not None:
         chosen = {"model": base[0].config.model} | chosen
@@ -130,6 +140,8 @@ def _begin(
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
+    from ..models.kind import kind_of
+
     model, training, table = recipe.model, recipe.training, recipe.bootstrap
     rounds = f"{table.refinements} × {table.refine}" if table.refinements else "not refined"
     epochs = f"{training.epochs:g} epoch{'s' * (training.epochs != 1)}"
@@ -142,12 +154,17 @@ def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
 
 
 def _read_table(path: Path, vocabulary: Vocabulary) -> WordTable:
+    from ..table.word_table import WordTable
+
     settle(path)
     return WordTable.read(path, vocabulary)
 
 
 def _corpus(data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary | None) -> Corpus:
     """The data folder itself, or one made from text inside the model folder, where that is being made."""
+    from ..text.corpus import Corpus, is_data_folder
+    from ..text.corpus import prepare as prepare_corpus
+
     if is_data_folder(data):
         if valid is not None:
             raise LightRNNError(f"--valid goes with text; {data} is prepared and has its own validation split")

@@ -1,11 +1,12 @@
 """lightrnn vectors"""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..inference.loading import load
 from ..outputs import replace_output
 from ..runtime import use_threads
 from . import screen
@@ -26,6 +27,8 @@ def vectors(
 
       lightrnn vectors model -o vectors.txt
     """
+    from ..inference.loading import load
+
     use_threads(threads)
     with replace_output(out, "file", inputs=[model], force=force) as stage, stage.open("wb") as file:
         lm = load(model)

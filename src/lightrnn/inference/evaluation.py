@@ -16,8 +16,6 @@ from ..text.rules import Convention
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
 
-BATCH_SIZE = 64  # tracks or sentences that are scored side by side
-
 
 def perplexity_of(log_probs: NDArray[np.float64]) -> float:
     """Of a text's tokens, (N,) natural logs; where it would overflow, e^700."""

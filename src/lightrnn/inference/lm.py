@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ..errors import LightRNNError
 from ..models.likeliest import Likeliest, best_of, draw_from
 from ..ngram.model import LN10, BackoffModel
-from ..runtime import Progress, silent
+from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
-from .evaluation import BATCH_SIZE, Evaluation, measure
+from .evaluation import Evaluation, measure
 from .generate import sample
 
 

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ..errors import LightRNNError
-from ..runtime import Progress, silent
+from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
-from .evaluation import BATCH_SIZE
 from .lm import LM
 
 ITERATIONS = 1000

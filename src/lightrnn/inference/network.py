@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from ..models.base import Predictor, RecurrentModel, State
 from ..models.kind import kind_of
 from ..models.likeliest import Likeliest, best_of, draw_from
-from ..runtime import Progress, silent
+from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
-from .evaluation import BATCH_SIZE
 from .lm import LM
 from .passes import WINDOW, sentence_log_probs, stream_log_probs
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..models.base import LanguageModel, State, select_state
-from ..runtime import Progress, silent
+from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids, context_and_words, padded, sentence_bounds
-from .evaluation import BATCH_SIZE, Evaluation, measure
+from .evaluation import Evaluation, measure
 
 WINDOW = 64  # words scored in one call of the model
 SHORTEST = 256  # words of a track at least

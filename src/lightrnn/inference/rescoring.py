@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Literal
 
 from ..errors import LightRNNError
-from .evaluation import BATCH_SIZE
+from ..runtime import BATCH_SIZE
 from .lm import LM
 from .scoring import BLOCK_WORDS
 
