@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from helpers import ROOT
 from lightrnn.registry import CELLS, KINDS, REFINEMENTS, SOLVERS
 
-ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 WALKS = re.findall(r"^\d+\. `([\w.]+)`$", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.M)
 

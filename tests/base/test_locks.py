@@ -3,18 +3,16 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
-from conftest import Call, Result, made_up_text
-from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
+from helpers import CPU, TIMEOUT, Call, hidden, made_up_text, refused, started, train_small, wait_for
 from lightrnn.errors import LightRNNError
 from lightrnn.models import checkpoint
 from lightrnn.models.checkpoint import load_model, load_table, load_vocabulary, read_config, save_model
@@ -22,61 +20,23 @@ from lightrnn.outputs import InUse, locked, replace_output
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
 
-CPU = torch.device("cpu")
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 ENDLESS = ("--hidden-size", "8", "--epochs", "99999", "--batch-size", "4", "--window", "5", "--validate-every", "5")
-RECIPE = Recipe(ModelConfig(hidden_size=8), TrainingConfig(epochs=0.1, batch_size=4, window=10), BootstrapConfig())
-
-
-@contextmanager
-def running(folder: Path, *command: object) -> Iterator["subprocess.Popen[str]"]:
-    """A Python process in a folder, killed at the end if it has not ended."""
-    process = subprocess.Popen(
-        [sys.executable, *map(str, command)],
-        cwd=folder,
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def wait_for(condition: Callable[[], object], process: "subprocess.Popen[str]") -> None:
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
 
 
 @contextmanager
 def endless_training(tiny: Corpus, folder: Path) -> Iterator["subprocess.Popen[str]"]:
     """A process that trains into FOLDER/model, and has begun."""
-    with running(folder, "-m", "lightrnn", "train", tiny.path, "-o", "model", *ENDLESS) as process:
+    with started("train", tiny.path, "-o", "model", *ENDLESS, folder=folder) as process:
         metrics = folder / "model" / "metrics.jsonl"
         wait_for(lambda: metrics.exists() and metrics.stat().st_size, process)
         yield process
-
-
-def refused(result: Result) -> str:
-    assert result.code == 2, result
-    assert result.err.count("\n") == 1, result.err
-    return result.err
-
-
-def hidden(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.rglob(".*"))
 
 
 # --- one writer
 
 
 def test_while_one_process_trains_no_other_writes_its_folder(call: Call, tiny: Corpus, tmp_path: Path) -> None:
-    bootstrap.train(tiny, RECIPE, tmp_path / "other", device=CPU)
+    train_small(tiny, tmp_path / "other", epochs=0.1)
     with endless_training(tiny, tmp_path) as process:
         told = f"model is being written by process {process.pid}; wait until it has finished, or stop it"
         for arguments in (
@@ -92,7 +52,7 @@ def test_while_one_process_trains_no_other_writes_its_folder(call: Call, tiny: C
         assert call("evaluate", "model", tiny.path).code == 0
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, message = process.communicate(timeout=60)
+        _, message = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 130, message
     assert not hidden(tmp_path)
     assert call("train", tiny.path, "-o", "model", "--resume", "--epochs", "0.1").code == 0
@@ -110,11 +70,11 @@ def test_a_killed_process_holds_no_lock(call: Call, tiny: Corpus, tmp_path: Path
 def test_the_same_folder_prepared_twice_at_once(call: Call, tmp_path: Path) -> None:
     """The text of the first comes through a pipe, later."""
     (tmp_path / "text").write_text(made_up_text(200, 20, seed=1), encoding="utf-8")
-    with running(tmp_path, "-m", "lightrnn", "prepare", "-", "-o", "data") as process:
+    with started("prepare", "-", "-o", "data", folder=tmp_path) as process:
         wait_for(lambda: any(name.endswith(".tmp") for name in hidden(tmp_path)), process)
         message = refused(call("prepare", "text", "-o", "data"))
         assert f"data is being written by process {process.pid};" in message
-        _, message = process.communicate(made_up_text(300, 20, seed=2), timeout=60)
+        _, message = process.communicate(made_up_text(300, 20, seed=2), timeout=TIMEOUT)
         assert process.returncode == 0, message
     assert Corpus.load(tmp_path / "data").files("train") == ["-"]
     assert not hidden(tmp_path)
@@ -147,7 +107,7 @@ def test_locks_exclude_each_other_and_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_a_reader_waits_for_a_swap_that_is_going_on(tiny: Corpus, tmp_path: Path) -> None:
-    bootstrap.train(tiny, RECIPE, tmp_path / "model", device=CPU)
+    train_small(tiny, tmp_path / "model", epochs=0.1)
     begun = threading.Event()
 
     def swap() -> None:
@@ -180,7 +140,7 @@ def test_a_reader_sees_a_whole_model_while_another_process_saves(tiny: Corpus, t
 def test_a_reader_outlasts_any_number_of_saves(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each save comes between the reading of config.json and that of the weights."""
     folder = tmp_path / "model"
-    bootstrap.train(tiny, RECIPE, folder, device=CPU)
+    train_small(tiny, folder, epochs=0.1)
     model, vocabulary = load_model(folder)
     saves = iter(range(8))
     read = checkpoint.read_config
@@ -235,14 +195,14 @@ def test_two_processes_share_the_runs(call: Call, tiny: Corpus, tmp_path: Path) 
         encoding="utf-8",
     )
     arguments = ("compare", "grid.toml", "-o", "results", "--no-plots")
-    with running(tmp_path, "-c", WAITING, *arguments) as process:
+    with started(*arguments, script=WAITING, folder=tmp_path) as process:
         wait_for((tmp_path / "training").exists, process)
         result = call(*arguments)
         assert result.code == 0, result
         assert f"tiny--A--1: passed over, process {process.pid} is making it" in result.err
         assert "2 of 3 runs finished" in result.err
         (tmp_path / "go").touch()
-        _, message = process.communicate(timeout=60)
+        _, message = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 0, message
     assert [line for line in message.splitlines() if line.startswith("run ")] == [
         "run 1 of 3: tiny, A, seed 1, 0.1 epochs"
@@ -261,12 +221,12 @@ def test_two_processes_that_need_the_same_corpus_prepare_it_once(tmp_path: Path)
         '[[model]]\nname = "KN"\nkind = "ngram"\n[[model]]\nname = "KN-2"\nkind = "ngram"\norder = 2\n',
         encoding="utf-8",
     )
-    command = "import os\nos.environ['LIGHTRNN_CORPORA'] = 'corpora'\nfrom lightrnn.cli import main\nmain()"
+    arguments = ("compare", "grid.toml", "-o", "results", "--no-plots")
+    where = {"folder": tmp_path, "environment": {"LIGHTRNN_CORPORA": "corpora"}}
     with ExitStack() as stack:
-        arguments = ("-c", command, "compare", "grid.toml", "-o", "results", "--no-plots")
-        processes = [stack.enter_context(running(tmp_path, *arguments)) for _ in range(2)]
+        processes = [stack.enter_context(started(*arguments, **where)) for _ in range(2)]
         for process in processes:
-            _, message = process.communicate(timeout=60)
+            _, message = process.communicate(timeout=TIMEOUT)
             assert process.returncode == 0, message
     assert len(list((tmp_path / "results" / "runs").iterdir())) == 2
     assert not hidden(tmp_path)

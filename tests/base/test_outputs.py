@@ -5,17 +5,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 import lightrnn
-from conftest import Call, Result, made_up_text
+from helpers import CPU, SMALL_RECIPE, Call, hidden, made_up_text, refused, run_apart, snapshot, started
 from lightrnn import outputs
-from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.loading import save_mix
 from lightrnn.models.checkpoint import load_model, read_config
@@ -23,13 +19,8 @@ from lightrnn.outputs import check_output, locked, replace_output
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap
 
-CPU = torch.device("cpu")
 SMALL = ("--hidden-size", "8", "--epochs", "0.1", "--batch-size", "4", "--window", "10", "--refine", "none")
-RECIPE = Recipe(
-    ModelConfig(hidden_size=8),
-    TrainingConfig(epochs=0.1, batch_size=4, window=10),
-    BootstrapConfig(refine="none", start="random"),
-)
+RECIPE = SMALL_RECIPE.override({"epochs": 0.1, "start": "random"})
 
 
 @pytest.fixture(scope="module")
@@ -45,25 +36,11 @@ def model(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "model"))
 
 
-def contents(folder: Path) -> dict[str, bytes | None]:
-    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-
-
-def hidden(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.rglob(".*"))
-
-
-def refused(result: Result) -> str:
-    assert result.code == 2, result
-    assert result.err.count("\n") == 1, result.err
-    return result.err
-
-
 def dead_process() -> int:
     """The number of a process that has ended."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
+    with started(script="pass") as process:
+        process.wait()
+        return process.pid
 
 
 # --- what is read is not replaced
@@ -73,21 +50,21 @@ def test_a_mix_does_not_replace_its_own_models(call: Call, tiny: Corpus, trained
     for name in ("a", "b", "c"):
         shutil.copytree(trained, tmp_path / name)
     assert call("mix", "a", "b", "--tune", tiny.path, "-o", "mixed").code == 0
-    before = contents(tmp_path)
+    before = snapshot(tmp_path)
     for options in ((), ("--force",)):
         message = refused(call("mix", "a", "b", "--tune", tiny.path, "-o", "a", *options))
         assert "a is in the folder that --force would replace; choose another -o" in message
         refused(call("mix", "mixed", "c", "--tune", tiny.path, "-o", "b", *options))  # a member of a member
         with pytest.raises(LightRNNError, match="that --force would replace"):
             save_mix(tmp_path / "a", ["a", "b"], [0.5, 0.5], force=bool(options))
-    assert contents(tmp_path) == before
+    assert snapshot(tmp_path) == before
     assert lightrnn.load(tmp_path / "mixed").score("w1 w2") < 0
 
 
 def test_other_commands_do_not_replace_what_they_read(call: Call, tiny: Corpus, model: Path, tmp_path: Path) -> None:
     data = Path(shutil.copytree(tiny.path, tmp_path / "data"))
     (tmp_path / "text.arpa").write_text("w1 w2\n" * 20, encoding="utf-8")
-    before = contents(tmp_path)
+    before = snapshot(tmp_path)
     for arguments in (
         ("reallocate", model, data, "-o", model),
         ("prepare", data / "vocab.tsv", "-o", data),
@@ -102,7 +79,7 @@ def test_other_commands_do_not_replace_what_they_read(call: Call, tiny: Corpus, 
         assert "is a file that lightrnn keeps" in refused(call("vectors", model, "-o", model / name, "--force"))
         message = refused(call("table", model, "--html", model / name, "--force"))
         assert "is a file that lightrnn keeps in that folder; choose another --html" in message
-    assert contents(tmp_path) == before
+    assert snapshot(tmp_path) == before
     assert call("vectors", model, "-o", model / "vectors.txt").code == 0
 
 
@@ -128,9 +105,9 @@ def test_a_replaced_model_cannot_be_resumed_over(call: Call, tiny: Corpus, train
     assert sorted(path.name for path in model.iterdir()) == [
         "config.json", "table.tsv", "vocab.tsv", "weights.safetensors",
     ]  # fmt: skip
-    before = contents(model)
+    before = snapshot(model)
     assert "has no training.safetensors" in refused(call("train", tiny.path, "-o", model, "--resume", "--epochs", "9"))
-    assert contents(model) == before
+    assert snapshot(model) == before
     assert call("mix", trained, trained, "--tune", tiny.path, "-o", model, "--force").code == 0
     assert [path.name for path in model.iterdir()] == ["config.json"]
     assert call("train", tiny.path, "-o", model, "--force", *SMALL).code == 0
@@ -139,10 +116,10 @@ def test_a_replaced_model_cannot_be_resumed_over(call: Call, tiny: Corpus, train
 
 def test_a_page_needs_force_to_be_replaced(call: Call, trained: Path, tmp_path: Path) -> None:
     assert call("table", trained, "--html", "page.html").code == 0
-    (tmp_path / "page.html").write_text("mine", encoding="utf-8")
+    (tmp_path / "page.html").write_text("notes", encoding="utf-8")
     message = refused(call("table", trained, "--html", "page.html"))
     assert "page.html exists; choose another --html, or replace it with --force" in message
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "notes"
     assert call("table", trained, "--html", "page.html", "--force").code == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!")
 
@@ -162,10 +139,10 @@ def test_python_callers_are_refused_too(tiny: Corpus, trained: Path, tmp_path: P
         if name != "lm.arpa":
             (tmp_path / name).mkdir()
         write(str(tmp_path / name))
-        before = contents(tmp_path)
+        before = snapshot(tmp_path)
         with pytest.raises(LightRNNError, match=f"{name} exists; choose another -o, or replace it with --force"):
             write(tmp_path / name)
-        assert contents(tmp_path) == before
+        assert snapshot(tmp_path) == before
         write(tmp_path / name, force=True)
         assert not hidden(tmp_path)
     lightrnn.load(str(tmp_path / "mixed"))
@@ -195,7 +172,7 @@ def test_a_refusal_leaves_no_new_folders(call: Call, tiny: Corpus, tmp_path: Pat
     assert "not exist" in refused(call("vectors", "nothing", "-o", "a/b/vectors.txt"))
     with pytest.raises(KeyboardInterrupt), replace_output(tmp_path / "a" / "b" / "model", "model"):
         raise KeyboardInterrupt
-    assert not contents(tmp_path)
+    assert not snapshot(tmp_path)
 
 
 # --- kills
@@ -224,9 +201,8 @@ main()
 
 def killed(moment: str, folder: Path, *arguments: object) -> None:
     """Run the program in a folder and kill it at a moment of the swap."""
-    command = [sys.executable, "-c", KILLED, moment, *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    result = run_apart(moment, *arguments, script=KILLED, folder=folder)
+    assert result.code == -signal.SIGKILL, result.err
     assert hidden(folder)
 
 
@@ -251,7 +227,7 @@ def test_a_kill_of_train_leaves_the_old_or_the_new_model(
             assert call("train", text, "-o", model, "--resume").code == 0
             assert Corpus.load(model / "data").path == model / "data"
         else:
-            assert contents(model) == contents(trained)
+            assert snapshot(model) == snapshot(trained)
     for name in "23":
         assert call("train", text, "-o", tmp_path / name / "model", "--force", *SMALL).code == 0
         assert [path.name for path in (tmp_path / name).iterdir()] == ["model"]
@@ -284,22 +260,22 @@ def test_a_kill_of_prepare_leaves_the_old_data(call: Call, tiny: Corpus, tmp_pat
 def test_what_fails_before_the_swap_leaves_the_old_model(
     call: Call, tiny: Corpus, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = contents(model.parent)
+    before = snapshot(model.parent)
 
     def broken(*arguments: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    for name in ("choose_start", "save_model", "_save"):
+    for name in ("choose_start", "save", "save_best"):
         with monkeypatch.context() as patch:
             patch.setattr(bootstrap, name, broken)
             assert "No space left" in call("train", tiny.path, "-o", model, "--force", *SMALL).err
-        assert contents(model.parent) == before
+        assert snapshot(model.parent) == before
 
 
 def test_an_interrupt_between_the_renames_puts_the_old_folder_back(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, rename = contents(tmp_path), Path.rename
+    before, rename = snapshot(tmp_path), Path.rename
 
     def interrupted(self: Path, target: Path) -> Path:
         if self.suffix == ".tmp":
@@ -309,7 +285,7 @@ def test_an_interrupt_between_the_renames_puts_the_old_folder_back(
     monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt), replace_output(model, "model", force=True):
         pass
-    assert contents(tmp_path) == before
+    assert snapshot(tmp_path) == before
 
 
 # --- what dead processes left
@@ -376,4 +352,4 @@ def test_a_check_is_only_a_check(tmp_path: Path) -> None:
     check_output(tmp_path / "a" / "b", "model", inputs=["-", tmp_path])
     with locked(tmp_path / "a" / "b"):
         check_output(tmp_path / "a" / "b", "model")
-    assert not contents(tmp_path)
+    assert not snapshot(tmp_path)

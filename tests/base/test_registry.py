@@ -4,13 +4,12 @@ import json
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from conftest import Call
+from helpers import EXTENSIONS, Call
 from lightrnn import load
 from lightrnn.errors import LightRNNError
 from lightrnn.registry import CELLS, KINDS, REFINEMENTS, SOLVERS
@@ -29,7 +28,7 @@ ADDED = {
 @pytest.fixture(params=ADDED)
 def added(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The name that a module of tests/extensions adds to its registry, for the time of a test."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "extensions"))
+    monkeypatch.syspath_prepend(str(EXTENSIONS))
     registry, name = ADDED[request.param]
     assert name not in registry
     import_module(request.param)

@@ -7,17 +7,13 @@ a case again, call `run_case(world, number, folder)` with the number in the fail
 import contextlib
 import gzip
 import hashlib
-import io
 import json
 import lzma
-import os
 import random
 import re
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,8 +23,7 @@ from typing import Any
 
 import pytest
 
-from conftest import made_up_text
-from lightrnn.cli import main
+from helpers import made_up_text, printed, run_apart, run_here
 
 SECONDS = 60  # that a command may take
 FEW = ("--epochs", "0.2", "--hidden-size", "4", "--batch-size", "4", "--window", "6", "--threads", "1")
@@ -36,7 +31,6 @@ CASES, GROUPS = 360, 12  # in every run of the tests
 MANY, MANY_GROUPS = 4000, 40  # in `make test-all`
 UNREAD = (".md", ".csv")
 CRASHES = 40  # each in a process of its own
-
 Damage = Callable[[random.Random, bytes], bytes]
 
 
@@ -44,32 +38,20 @@ class TookTooLongError(BaseException):
     pass
 
 
-def program(*arguments: object) -> tuple[int, str, str]:
-    """The exit code of `lightrnn ARGUMENTS`, in this process, and what it printed."""
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")  # as Python's own
-    argv, stdin, code = sys.argv, sys.stdin, -1
-
+@contextlib.contextmanager
+def within(seconds: int) -> Iterator[None]:
     def stop(_number: int, _frame: object) -> None:
         raise TookTooLongError
 
     signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
-    sys.argv, sys.stdin = ["lightrnn", *map(str, arguments)], io.TextIOWrapper(io.BytesIO())
+    signal.alarm(seconds)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main()
-    except SystemExit as stopped:
-        code = int(stopped.code or 0)
+        yield
     finally:
         signal.alarm(0)
-        sys.argv, sys.stdin = argv, stdin
-    for stream in (out, err):
-        stream.flush()
-    return code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
-# The world
+# --- the world
 
 
 GRID = """
@@ -119,8 +101,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         with without_plots():
             for command in commands:
-                code, _, err = program(*command)
-                assert code == 0, err
+                printed(run_here(*command))
         shutil.copy("model/table.tsv", "table.tsv")
         Path("words.tsv").write_text("".join(f"w{i}\t{i}\n" for i in range(20)), encoding="utf-8")
         shutil.rmtree("results/work")
@@ -202,7 +183,7 @@ def readers(file: Path, model: str) -> tuple[tuple[str, ...], ...]:
     return by_folder.get(model) or by_name.get(file.name, TEXT_COMMANDS)
 
 
-# Damage
+# --- damage
 
 
 def flip(rng: random.Random, data: bytes) -> bytes:
@@ -436,7 +417,7 @@ def make_consistent(folder: Path, file: Path) -> None:
             told.write_text(json.dumps(facts), encoding="utf-8")
 
 
-# The property
+# --- the property
 
 
 def damaged_world(world: Path, seed: int, folder: Path) -> tuple[str, tuple[str, ...]]:
@@ -477,13 +458,13 @@ def problem_of(code: int, out: str, err: str) -> str:
 def run_case(world: Path, seed: int, folder: Path) -> None:
     what, command = damaged_world(world, seed, folder)
     try:
-        with contextlib.chdir(folder), without_plots(), warnings.catch_warnings():
+        with contextlib.chdir(folder), without_plots(), warnings.catch_warnings(), within(SECONDS):
             warnings.simplefilter("error")
-            code, out, err = program(*command)
+            result = run_here(*command)
     except (Exception, TookTooLongError):
         pytest.fail(f"{what}\n{traceback.format_exc()}")
-    if problem := problem_of(code, out, err):
-        pytest.fail(f"{what}\n{problem}; exit code {code}\n{out[-2000:]}\n{err[-2000:]}")
+    if problem := problem_of(*result):
+        pytest.fail(f"{what}\n{problem}; exit code {result.code}\n{result.out[-2000:]}\n{result.err[-2000:]}")
     shutil.rmtree(folder)
 
 
@@ -511,14 +492,7 @@ def test_damaged_tensors_do_not_crash_the_interpreter(seed: int, world: Path, tm
     file.write_bytes(rng.choice((spoil_header, spoil_header, spoil_numbers))(rng, file.read_bytes()))
     make_consistent(folder / model, file)
     command = RESUME if file.name == "training.safetensors" else ("evaluate", "MODEL", "data")
-    done = subprocess.run(
-        [sys.executable, "-m", "lightrnn", *(part.replace("MODEL", model) for part in command)],
-        cwd=folder,
-        env=os.environ | {"MALLOC_CHECK_": "3", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    problem = problem_of(done.returncode, done.stdout, done.stderr)
-    assert not problem, f"{file.relative_to(folder)}, {' '.join(command)}: {problem}\n{done.stderr[-2000:]}"
+    arguments = [part.replace("MODEL", model) for part in command]
+    result = run_apart(*arguments, folder=folder, environment={"MALLOC_CHECK_": "3"})
+    problem = problem_of(*result)
+    assert not problem, f"{file.relative_to(folder)}, {' '.join(command)}: {problem}\n{result.err[-2000:]}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Call
+from helpers import Call
 from lightrnn.cli.app import app
 from lightrnn.text.corpus import Corpus
 
@@ -52,24 +52,3 @@ def test_vectors_has_threads(call: Call, tiny: Corpus) -> None:
     assert call("train", tiny.path, "-o", "model", *SMALL).code == 0
     assert call("vectors", "model", "-o", "vectors.txt", "--threads", "1").code == 0
     assert "--threads" in call("vectors", "--help").out
-
-
-def test_rows_that_cannot_be_ranked_are_not_shown(call: Call, tmp_path: Path) -> None:
-    """A validation text with but a few of the words: most rows have too little in it."""
-    words = [f"w{i:02}" for i in range(100)]
-    (tmp_path / "train.txt").write_text((" ".join(words) + "\n") * 20, encoding="utf-8")
-    (tmp_path / "valid.txt").write_text((" ".join(words[:36]) + "\n") * 10, encoding="utf-8")
-    assert call("prepare", "train.txt", "--valid", "valid.txt", "-o", "data").code == 0
-    table = [f"{word}\t{i // 11}\t{i % 11}\n" for i, word in enumerate(["</s>", "<unk>", *words])]
-    (tmp_path / "table.tsv").write_text(
-        "".join(["# lightrnn table, shape 10x11\nword\trow\tcolumn\n", *table]), encoding="utf-8"
-    )
-    trained = call("train", "data", "--table", "table.tsv", "-o", "model", *SMALL)
-    assert trained.code == 0, trained.err
-    facts = json.loads(call("table", "model", "--data", "data", "--count", "12", "--json").out)
-    assert {line["row"] for line in facts["shown"]} == {0, 1, 2}
-    assert facts["unranked"] == 7
-    shown = call("table", "model", "--data", "data", "--count", "12").out
-    assert len([line for line in shown.splitlines() if line.startswith("row ")]) == 3
-    assert "7 of 10 rows could not be ranked: fewer than 8 of their words" in shown
-    assert "could not be ranked" not in call("table", "model").out

@@ -1,14 +1,21 @@
-"""Notes on work in progress: on a terminal one line that vanishes, through a pipe a line now and then."""
+"""What people see: notes that vanish from a terminal and are rare in a pipe, lines on a training."""
 
 import io
 import itertools
 import re
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from helpers import CPU, ROUNDS
 from lightrnn.cli import screen
+from lightrnn.text.corpus import Corpus
+from lightrnn.training import bootstrap
+from lightrnn.training.bootstrap import Event
+from lightrnn.training.trainer import Validated
 
 
 def left_on_screen(written: str) -> str:
@@ -54,3 +61,17 @@ def test_notes_vanish_from_a_terminal_and_are_rare_in_a_pipe(
         lines = file.getvalue().splitlines()
         assert 3 <= len(lines) < 12
         assert all(line.startswith("… read ") and line.endswith("[bold]") for line in lines)
+
+
+def test_the_star_marks_the_best_of_all_rounds(tiny: Corpus, tmp_path: Path) -> None:
+    lines: list[tuple[float, str]] = []
+
+    def note(run: bootstrap.Run, event: Event) -> None:
+        if isinstance(event, Validated):
+            lines.append((event.validation.perplexity, screen._validation_line(run, event)))
+
+    bootstrap.train(tiny, ROUNDS, tmp_path / "m", device=CPU, report=note)
+    starred = ["* rate" in line for _, line in lines]
+    perplexities = [perplexity for perplexity, _ in lines]
+    assert starred == [p < min([np.inf, *perplexities[:i]]) for i, p in enumerate(perplexities)]
+    assert not all(starred)

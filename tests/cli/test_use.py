@@ -4,8 +4,6 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 import torch
 
 import lightrnn
-from conftest import Call
+from helpers import TIMEOUT, Call, Refusal, printed, refused, started
 from lightrnn.cli.next import Prompt
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
 from lightrnn.text.corpus import Corpus
@@ -36,25 +34,17 @@ def models(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> list[Path]
 
 @pytest.fixture
 def run(call: Call) -> Callable[..., str]:
-    def right(*arguments: object) -> str:
-        code, out, err = call(*arguments)
-        assert code == 0, err
-        return out
-
-    return right
+    return lambda *arguments: printed(call(*arguments))
 
 
 @pytest.fixture
-def fail(call: Call) -> Callable[..., str]:
-    def wrong(*arguments: object) -> str:
-        code, out, err = call(*arguments)
-        assert code == 2
-        assert out == ""
-        assert err.startswith("error: ")
-        assert err.count("\n") == 1
-        return err
+def fail(call: Call) -> Refusal:
+    def sentence(*arguments: object) -> str:
+        result = call(*arguments)
+        assert result.out == ""
+        return refused(result)
 
-    return wrong
+    return sentence
 
 
 def test_next_prints_the_likeliest_words(run, models: list[Path]) -> None:
@@ -89,21 +79,20 @@ def test_the_prompt_completes_words(models: list[Path]) -> None:
 def test_the_interactive_prompt_in_a_terminal(models: list[Path], fail) -> None:
     assert "terminal" in fail("next", models[0], "--interactive")
     control, terminal = pty.openpty()
-    command = [sys.executable, "-m", "lightrnn", "next", str(models[0]), "-i", "--threads", "1"]
-    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, close_fds=True) as process:
+    with started("next", models[0], "-i", "--threads", "1", terminal=terminal) as process:
         os.close(terminal)
         seen = _read_until(control, b"1:")
         os.write(control, b"\t")
         seen += _read_until(control, b"1:")
         os.write(control, b"\r\x04")
-        assert process.wait(60) == 0
+        assert process.wait(TIMEOUT) == 0
     word = lightrnn.load(models[0]).next_words("", 1)[0][0]
     assert f"1:{word}".encode() in seen
     os.close(control)
 
 
 def _read_until(descriptor: int, mark: bytes) -> bytes:
-    seen, end = b"", time.monotonic() + 60
+    seen, end = b"", time.monotonic() + TIMEOUT
     while mark not in seen:
         assert time.monotonic() < end, seen
         seen += os.read(descriptor, 4096)
@@ -170,18 +159,16 @@ def test_a_mix_is_tuned_tested_saved_and_used(run, fail, models: list[Path], tin
         assert "lightrnn" in fail("evaluate", moved, tiny.path) or "make it again" in fail("evaluate", moved, tiny.path)
 
 
-def test_models_of_other_words_mix_by_a_rule_that_is_told(models: list[Path], tmp_path: Path) -> None:
+def test_models_of_other_words_mix_by_a_rule_that_is_told(call: Call, models: list[Path], tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("a w1 w2 b\nw1 b a w3\n" * 40, encoding="utf-8")
     lightrnn.prepare([str(tmp_path / "t.txt")], tmp_path / "data", valid=[str(tmp_path / "t.txt")])
     recipe = Recipe(ModelConfig(hidden_size=4), TrainingConfig(epochs=1, batch_size=2, window=5))
     bootstrap.train(Corpus.load(tmp_path / "data"), recipe, tmp_path / "other", device=torch.device("cpu"))
     (tmp_path / "held.txt").write_text("w1 w2 w9\n", encoding="utf-8")
-    command = ["mix", models[0], tmp_path / "other", "--tune", tmp_path / "held.txt"]
-    done = subprocess.run(
-        [sys.executable, "-m", "lightrnn", *map(str, command)], capture_output=True, text=True, check=True
-    )
-    assert "does not know" in done.stderr
-    assert "equal share" in done.stderr
+    result = call("mix", models[0], "other", "--tune", "held.txt")
+    assert result.code == 0, result.err
+    assert "does not know" in result.err
+    assert "equal share" in result.err
 
 
 def test_a_mix_with_an_ngram_file(run, fail, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Call
+from helpers import Call
 from lightrnn.compare.tables import Layout, ModelRow, csv_text, markdown, overview, spread
 from lightrnn.text.corpus import Corpus
 

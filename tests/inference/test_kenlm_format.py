@@ -6,11 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import Call
+from helpers import KENLM, Call
 from lightrnn.inference.scoring import _shortest
 from lightrnn.ngram.arpa import read_arpa
-
-KENLM = Path(__file__).parent / "kenlm"
 
 
 def assert_as_query(shown: str) -> None:

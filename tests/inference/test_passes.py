@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import lm_of
 from lightrnn.config import ModelConfig
 from lightrnn.inference.passes import evaluate, sentence_log_probs, stream_log_probs
 from lightrnn.models.lightrnn import LightRNN, State
@@ -136,3 +137,15 @@ def test_sentences_start_afresh(tiny: Corpus, batch_size: int, window: int) -> N
     result = evaluate(model, ids, vocabulary, "sentence", batch_size=batch_size, window=window)
     assert result.tokens == len(ids)
     assert result.perplexity == pytest.approx(np.exp(-np.concatenate(expected).sum() / len(ids)), rel=1e-5)
+
+
+def test_sentences_of_any_length_in_any_batch() -> None:
+    lm = lm_of()
+    rng = np.random.default_rng(1)
+    lengths = [1, 3, 200, 7, 64, 65, 1, 130]
+    pieces = [np.append(rng.integers(1, 23, size=n), lm.vocabulary.eos_id).astype(np.int32) for n in lengths]
+    ids = np.concatenate(pieces)
+    args = (lm.vocabulary.bos_id, lm.vocabulary.eos_id)
+    together = sentence_log_probs(lm.model, ids, *args, batch_size=5)
+    alone = [sentence_log_probs(lm.model, piece, *args, window=1000) for piece in pieces]
+    np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-5)

@@ -7,20 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import Call
+from helpers import Call, lm_of, random_lightrnn, refused, vocabulary_of
 from lightrnn import load
 from lightrnn.inference.lm import LM
 from lightrnn.inference.rescoring import read_lists, rescore
 from lightrnn.inference.scoring import BLOCK_WORDS
 from lightrnn.models.checkpoint import save_model
-from test_lm import lm_of, vocabulary_of
-from test_model import make
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rescored") / "model"
-    save_model(folder, make(V=23), vocabulary_of(23), {})
+    save_model(folder, random_lightrnn(V=23), vocabulary_of(23), {})
     return folder
 
 
@@ -121,14 +119,11 @@ def test_lists_that_are_none(
     call: Call, model: Path, tmp_path: Path, data: bytes, options: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "lists").write_bytes(data)
-    result = call("rescore", model, "lists", *options)
-    assert result.code == 2
-    assert message in result.err
-    assert result.err.count("\n") == 1
+    assert message in refused(call("rescore", model, "lists", *options))
 
 
 def test_missing_lists_and_replaced_bytes(call: Call, model: Path, tmp_path: Path) -> None:
-    assert "nowhere does not exist" in call("rescore", model, "nowhere").err
+    assert "nowhere does not exist" in refused(call("rescore", model, "nowhere"))
     (tmp_path / "lists").write_bytes(b"a\t-1\tw1 \xff\n")
     assert call("rescore", model, "lists", "--errors", "replace", "--best").out == "a\tw1 \ufffd\n"
     assert call("rescore", model, "-", stdin=b"").out == ""

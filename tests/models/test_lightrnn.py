@@ -4,24 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from lightrnn.config import ModelConfig
-from lightrnn.models.lightrnn import LightRNN
-from lightrnn.table.word_table import WordTable, table_shape
+from helpers import CELLS, random_lightrnn
+from lightrnn.table.word_table import table_shape
 from oracle import oracle_of
-
-CELLS = ("lstm", "gru", "rnn-tanh", "rnn-sigmoid")
-
-
-def make(
-    cell: str = "lstm", V: int = 23, K: int = 2, layers: int = 1, bias: bool = True, seed: int = 0, rows: int = 0
-) -> LightRNN:
-    torch.manual_seed(seed)
-    sizes = {"layers": layers, "hidden_size": 7, "embedding_size": 5}
-    config = ModelConfig(cell=cell, components=K, rows=rows, output_bias=bias, dropout=0.3, **sizes)
-    model = LightRNN(config, WordTable.random(V, K, rows, seed=seed))
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)  # biases too, and large: nothing hides in the linear range
-    return model.eval()
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -30,7 +15,7 @@ def make(
 )
 @pytest.mark.parametrize("layers", [1, 2])
 def test_equations_with_carried_state(cell: str, V: int, K: int, rows: int, layers: int) -> None:
-    model = make(cell, V, K, layers, bias=V % 2 == 0, rows=rows)
+    model = random_lightrnn(cell, V, K, layers, bias=V % 2 == 0, rows=rows)
     oracle = oracle_of(model)
     words = np.random.default_rng(V).integers(V, size=(3, 21))
     # Three windows of 8, 5 and 7 words with the state carried, against one loop over each whole track.
@@ -48,7 +33,7 @@ def test_equations_with_carried_state(cell: str, V: int, K: int, rows: int, laye
 @pytest.mark.parametrize("K", [2, 3])
 def test_a_first_word_is_read_whole_and_a_carried_one_goes_on(K: int) -> None:
     """Without a state all codes of word 0 are fed, with one only the last: its others are in the state already."""
-    model = make(V=23, K=K)
+    model = random_lightrnn(V=23, K=K)
     oracle, words = oracle_of(model), [4, 9, 2]
     for state, expected in ((None, oracle.fresh(4)), (model.initial_state(1), oracle.start())):
         got, _ = model.log_probs(torch.tensor([words]), state)
@@ -62,7 +47,7 @@ def test_a_first_word_is_read_whole_and_a_carried_one_goes_on(K: int) -> None:
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("V", "K"), [(25, 2), (26, 2), (24, 2), (3, 2), (27, 3), (28, 3), (26, 3), (16, 4), (50, 5)])
 def test_probabilities_of_all_words_sum_to_one(cell: str, V: int, K: int) -> None:
-    model = make(cell, V, K)
+    model = random_lightrnn(cell, V, K)
     last = 2 % V
     _, state = model.log_probs(torch.tensor([[1 % V, 0, last]]))
     # By scoring every word on its own, through the interface that evaluation uses …
@@ -77,7 +62,7 @@ def test_probabilities_of_all_words_sum_to_one(cell: str, V: int, K: int) -> Non
 
 
 def test_permuting_table_and_vectors_together_changes_nothing() -> None:
-    model = make(V=25)
+    model = random_lightrnn(V=25)
     words = torch.randint(25, (2, 12))
     before, _ = model.log_probs(words)
     rows, columns = torch.randperm(5), torch.randperm(5)
@@ -94,7 +79,7 @@ def test_permuting_table_and_vectors_together_changes_nothing() -> None:
 
 @pytest.mark.parametrize("K", [2, 3])
 def test_a_word_sees_nothing_after_itself(K: int) -> None:
-    model = make(K=K)
+    model = random_lightrnn(K=K)
     words = torch.randint(23, (1, 10))
     changed = words.clone()
     changed[0, 6:] = (changed[0, 6:] + 1) % 23
@@ -104,7 +89,7 @@ def test_a_word_sees_nothing_after_itself(K: int) -> None:
 
 
 def test_dropout_acts_in_training_only() -> None:
-    model = make()
+    model = random_lightrnn()
     words = torch.randint(23, (2, 9))
     torch.testing.assert_close(model.log_probs(words)[0], model.log_probs(words)[0])
     model.train()
@@ -113,7 +98,7 @@ def test_dropout_acts_in_training_only() -> None:
 
 def test_row_and_column_steps_share_their_weights() -> None:
     """One W, U, b a layer: the parameter count has no second cell, and input and output vectors are apart."""
-    model = make(V=25)
+    model = random_lightrnn(V=25)
     count = sum(p.numel() for p in model.parameters())
     assert count == 10 * 5 + 10 * 7 + 10 + 4 * 7 * (5 + 7) + 2 * 4 * 7
     assert table_shape(25) == (5, 5)
@@ -121,7 +106,7 @@ def test_row_and_column_steps_share_their_weights() -> None:
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_what_is_remembered_fades_by_the_forget_bias(layers: int) -> None:
-    model = make(layers=layers)
+    model = random_lightrnn(layers=layers)
     model.reset(1e-6, forget_bias=1.0)
     h, c = torch.zeros(layers, 1, 7), torch.ones(layers, 1, 7)
     _, (_, after) = model.read(torch.tensor([[3, 7]]), (h, c))
@@ -134,6 +119,6 @@ def test_what_is_remembered_fades_by_the_forget_bias(layers: int) -> None:
 
 @pytest.mark.parametrize("cell", ["gru", "rnn-tanh", "rnn-sigmoid"])
 def test_other_cells_have_no_forget_gate(cell: str) -> None:
-    model = make(cell)
+    model = random_lightrnn(cell)
     model.reset(0.1, forget_bias=1.0)
     assert all((p == 0).all() for name, p in model.named_parameters() if "bias" in name)

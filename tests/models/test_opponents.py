@@ -1,9 +1,6 @@
 """The paper's opponents: exact distributions, literal oracles in NumPy, and the same training as LightRNN's."""
 
 import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers import CPU, Call, outcome_of, printed, started, wait_for
 from lightrnn import registry
-from lightrnn.cli import main
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.passes import evaluate, stream_log_probs
@@ -32,12 +29,10 @@ from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary, frequency_ranks
 from lightrnn.text.windows import Window
 from lightrnn.training import bootstrap
-from lightrnn.training.row_adam import RowAdam
 from lightrnn.training.starts import choose_start
 from lightrnn.training.trainer import Trainer, clip_gradients
 
 KINDS = ("full", "hsm", "chsm", "blackout", "adaptive")
-CPU = torch.device("cpu")
 FAST = Recipe(bootstrap=BootstrapConfig(refine="cluster")).override(
     {"hidden_size": 12, "batch_size": 4, "window": 10, "epochs": 3, "dropout": 0.1, "learning_rate": 0.02}
 )
@@ -270,30 +265,22 @@ def unigram_perplexity(corpus: Corpus) -> float:
 )
 def test_it_learns_saves_and_loads(tiny: Corpus, tmp_path: Path, kind: str, fields: dict) -> None:
     recipe = FAST.override({"model": kind} | fields)
-    kept = {}
+    best = np.empty(0)
 
-    def keep(run, event) -> None:
+    def note(run, event) -> None:
+        nonlocal best
         if getattr(event, "improved", False):
-            kept["log_probs"] = stream_log_probs(run.trainer.model, tiny.split("test"), tiny.vocabulary.bos_id)
+            best = stream_log_probs(run.trainer.model, tiny.split("test"), tiny.vocabulary.bos_id)
 
-    outcome = bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, report=keep)
+    outcome = bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, report=note)
     assert outcome.best_perplexity < 0.75 * unigram_perplexity(tiny)
     assert not (tmp_path / "m" / "table.tsv").exists()
     assert json.loads((tmp_path / "m" / "config.json").read_text())["kind"] == kind
     model, vocabulary = load_model(tmp_path / "m")
     assert not model.training
     again = stream_log_probs(model, tiny.split("test"), vocabulary.bos_id)
-    assert again.tobytes() == kept["log_probs"].tobytes()
+    assert again.tobytes() == best.tobytes()
     assert evaluate(model, tiny.split("valid"), vocabulary).perplexity == pytest.approx(outcome.best_perplexity)
-
-
-def contents(folder: Path) -> list[object]:
-    """What must be equal bit for bit: the model's files, all tensors of the run, the metrics without their timings."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timeless = [{k: v for k, v in line.items() if "seconds" not in k and k != "words_per_second"} for line in lines]
-    files = [(folder / name).read_bytes() for name in ("weights.safetensors", "vocab.tsv", "config.json")]
-    tensors = {name: tensor.numpy().tobytes() for name, tensor in load_training(folder)[0].items()}
-    return [files, timeless, tensors]
 
 
 @pytest.mark.parametrize(
@@ -324,38 +311,24 @@ def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: 
         torch.manual_seed(resumed)
         outcome = bootstrap.resume(tiny, tmp_path / "parts", {}, device=CPU, should_stop=stop_now)
     assert resumed >= 3
-    one, other = contents(tmp_path / "whole"), contents(tmp_path / "parts")
+    one, other = outcome_of(tmp_path / "whole"), outcome_of(tmp_path / "parts")
     assert one == other
-    assert any(name.startswith("sparse_optimizer.") for name in one[2]) == (recipe.training.optimizer == "adam")
+    assert any(name.startswith("sparse_optimizer.") for name in one["tensors"]) == (recipe.training.optimizer == "adam")
 
 
 def test_a_sigkill_changes_nothing(tiny: Corpus, tmp_path: Path) -> None:
     recipe = FAST.override({"model": "hsm", "validate_every": 20})
     bootstrap.train(tiny, recipe, tmp_path / "whole", device=CPU)
-    options = ["--model", "hsm", "--hidden-size", "12", "--batch-size", "4", "--window", "10", "--epochs", "3"]
-    options += [
-        "--dropout",
-        "0.1",
-        "--learning-rate",
-        "0.02",
-        "--validate-every",
-        "20",
-        "--threads",
-        "1",
-        "--device",
-        "cpu",
-    ]
-    command = [sys.executable, "-m", "lightrnn", "train", str(tiny.path), "-o", str(tmp_path / "killed"), *options]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    metrics = tmp_path / "killed" / "metrics.jsonl"
-    while not metrics.exists() or metrics.read_text().count("\n") < 3:
-        assert process.poll() is None
-        time.sleep(0.002)
-    process.kill()
-    process.wait()
+    options = (
+        *("--model", "hsm", "--hidden-size", "12", "--batch-size", "4", "--window", "10", "--epochs", "3"),
+        *("--dropout", "0.1", "--learning-rate", "0.02", "--validate-every", "20", "--threads", "1", "--device", "cpu"),
+    )
+    written = tmp_path / "killed" / "metrics.jsonl"
+    with started("train", tiny.path, "-o", tmp_path / "killed", *options) as process:
+        wait_for(lambda: written.exists() and written.read_text().count("\n") >= 3, process)
     load_model(tmp_path / "killed")
     bootstrap.resume(tiny, tmp_path / "killed", {}, device=CPU)
-    assert contents(tmp_path / "whole") == contents(tmp_path / "killed")
+    assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "killed")
 
 
 @pytest.mark.parametrize("kind", ["hsm", "blackout"])
@@ -382,25 +355,6 @@ def test_clipping_is_that_of_dense_gradients(kind: str) -> None:
     assert torch.stack([g.square().sum() for g in gradients[0]]).sum().sqrt().item() == pytest.approx(0.5, rel=1e-4)
 
 
-def test_adam_by_rows_is_pytorchs_sparse_adam() -> None:
-    torch.manual_seed(0)
-    ours = torch.nn.Embedding(9, 4, sparse=True)
-    theirs = torch.nn.Embedding.from_pretrained(ours.weight.detach().clone(), freeze=False, sparse=True)
-    optimizers = RowAdam([ours.weight], lr=0.1), torch.optim.SparseAdam([theirs.weight], lr=0.1)
-    start = ours.weight.detach().clone()
-    for step in range(6):
-        rows = torch.randint(8, (5,)) if step != 3 else torch.tensor([0, 0])
-        direction = torch.randn(len(rows), 4)
-        for table, optimizer in zip((ours, theirs), optimizers, strict=True):
-            optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
-            table.zero_grad()
-            (table(rows) * direction).sum().backward()
-            table.weight.grad = table.weight.grad.coalesce()
-            optimizer.step()
-    torch.testing.assert_close(ours.weight, theirs.weight, atol=1e-6, rtol=1e-5)
-    assert torch.equal(ours.weight[8], start[8])
-
-
 @pytest.mark.parametrize("kind", ["hsm", "blackout"])
 def test_rows_that_no_window_touches_stay(kind: str) -> None:
     model = make(kind, V=200, **({"blackout_samples": 5} if kind == "blackout" else {}))
@@ -420,15 +374,9 @@ def test_rows_that_no_window_touches_stay(kind: str) -> None:
         assert touched.sum() <= 3 + 5
 
 
-def test_going_on_from_an_opponent_keeps_its_kind(
-    tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_going_on_from_an_opponent_keeps_its_kind(call: Call, tiny: Corpus, tmp_path: Path) -> None:
     bootstrap.train(tiny, FAST.override({"model": "hsm", "epochs": 1}), tmp_path / "base", device=CPU)
-    command = ["train", str(tiny.path), "--init", str(tmp_path / "base"), "-o", str(tmp_path / "next"), "--epochs", "1"]
-    monkeypatch.setattr(sys, "argv", ["lightrnn", *command])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert not stopped.value.code
+    printed(call("train", tiny.path, "--init", "base", "-o", "next", "--epochs", "1"))
     base, further = (load_model(tmp_path / name)[0] for name in ("base", "next"))
     assert further.config.model == "hsm"
     assert torch.equal(base.output.places, further.output.places)

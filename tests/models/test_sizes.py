@@ -1,12 +1,11 @@
 """Parameter counts: the paper's nine, its 80 GB example, and the real model's."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
 
+from helpers import Call, printed
 from lightrnn.config import ModelConfig, Recipe
 from lightrnn.models.kind import Size, kind_of
 from lightrnn.models.lightrnn import LightRNN
@@ -33,11 +32,10 @@ def test_the_papers_parameter_counts(recipe: str, fields: dict[str, int], vocabu
     assert f"{millions:.1f}M" == printed if "." in printed else f"{millions:.0f}M" == printed
 
 
-def test_eighty_gigabytes_against_fifty_megabytes() -> None:
+def test_eighty_gigabytes_against_fifty_megabytes(call: Call) -> None:
     """The paper's introduction: V = 10M, n = m = 1024; word vectors in float32."""
-    command = ["info", "--vocab-size", "10000000", "--hidden-size", "1024", "--no-output-bias", "--json"]
-    done = subprocess.run([sys.executable, "-m", "lightrnn", *command], capture_output=True, check=True)
-    facts = json.loads(done.stdout)
+    options = ("--vocab-size", "10000000", "--hidden-size", "1024", "--no-output-bias")
+    facts = json.loads(printed(call("info", *options, "--json")))
 
     def gigabytes(parts: dict[str, int]) -> float:
         return 4 * (parts["input vectors"] + parts["output vectors"]) / 1e9

@@ -4,9 +4,8 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from http.client import HTTPConnection
 from pathlib import Path
@@ -17,34 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrnn.cli import main
-from lightrnn.cli.table import table as show_table
-from lightrnn.config import ModelConfig
-from lightrnn.errors import LightRNNError
-from lightrnn.models.checkpoint import load_table, load_vocabulary, save_model
-from lightrnn.models.lightrnn import LightRNN
+from helpers import made_up_vocabulary, members
 from lightrnn.table.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
 from lightrnn.table.word_table import WordTable
-from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 
 NASTY = [
     *("</script><script>alert(1)</script>", "<!--<script>", "]]>", "&lt;", "&", '"', "'", "\\", "\\u003c", "{{data}}"),
     *("\u2028", "\u2029", "\u00a0", "\ufeff", "\x00", "\x7f", "e\u0301", "é", "مرحبا", "👩‍👩‍👧", "中文", "x" * 300),
 ]
-
-
-def made_up_vocabulary(words: list[str]) -> Vocabulary:
-    """These words and the special ones, with skewed counts in no order, many of them equal."""
-    counts = np.random.default_rng(0).zipf(1.3, len(words) + 2).clip(max=10**7)
-    return Vocabulary(["</s>", *words, "<unk>"], counts.astype(np.int64), TextRules(lowercase=True))
-
-
-def members(table: WordTable, vocabulary: Vocabulary, *, row: int = -1, column: int = -1) -> list[str]:
-    """The words of a row or of a column, frequent ones first, straight from the codes."""
-    rest = np.ravel_multi_index(tuple(table.codes.T[1:]), table.shape[1:])
-    ids = np.flatnonzero((table.codes[:, 0] == row) | (rest == column)).tolist()
-    return [vocabulary.words[w] for w in sorted(ids, key=lambda w: (-vocabulary.counts[w], w))]
 
 
 # --- rows and columns
@@ -66,113 +46,6 @@ def test_rows_are_ranked_by_use_or_by_a_given_measure() -> None:
     counts = np.array([1, 2, 9, 1, 6])
     assert rank_rows(table, counts).tolist() == [2, 1, 0]
     assert rank_rows(table, counts, coherence=np.array([0.1, 0.9, 0.5])).tolist() == [1, 2, 0]
-
-
-# --- the command
-
-
-@pytest.fixture(scope="module", params=[2, 3], ids=["K=2", "K=3"])
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained model of 40 words; some would be markup or emoji to a careless printer."""
-    vocabulary = made_up_vocabulary(["london", ":heart:", "[bold]", *(f"w{i}" for i in range(35))])
-    folder = tmp_path_factory.mktemp("explorer") / "model"
-    network = LightRNN(
-        ModelConfig(hidden_size=4, components=request.param), WordTable.random(40, request.param, seed=1)
-    )
-    save_model(folder, network, vocabulary, {})
-    return folder
-
-
-@pytest.fixture
-def read(model: Path) -> tuple[WordTable, Vocabulary]:
-    vocabulary = load_vocabulary(model)
-    return load_table(model, vocabulary), vocabulary
-
-
-Shown = Callable[..., str]
-
-
-@pytest.fixture
-def shown(model: Path, capsys: pytest.CaptureFixture[str]) -> Shown:
-    def call(**options: Any) -> str:
-        show_table(model, **options)
-        return capsys.readouterr().out
-
-    return call
-
-
-@pytest.mark.parametrize("kind", ["row", "column"])
-def test_one_row_or_column(shown: Shown, read: tuple[WordTable, Vocabulary], kind: str) -> None:
-    table, vocabulary = read
-    wanted = members(table, vocabulary, **{kind: 1})
-    tokens = sum(int(vocabulary.counts[vocabulary.ids[word]]) for word in wanted)
-    assert shown(**{kind: 1}, words=100) == f"{kind} 1  {tokens:,} tokens  {'  '.join(wanted)}\n"
-    assert shown(**{kind: 1}, words=2).endswith(f"  {wanted[0]}  {wanted[1]}  … {len(wanted) - 2} more\n")
-    facts = json.loads(shown(**{kind: 1}, words=2, as_json=True))
-    assert facts["table_shape"] == list(table.shape)
-    assert facts["shown"] == [{kind: 1, "tokens": tokens, "words": wanted[:2], "more": len(wanted) - 2}]
-
-
-@pytest.mark.parametrize("word", ["london", ":heart:", "[bold]", "</s>"])
-def test_a_word_with_its_mates(shown: Shown, read: tuple[WordTable, Vocabulary], word: str) -> None:
-    table, vocabulary = read
-    w = vocabulary.ids[word]
-    _, columns = grid_shape(table)
-    row, column = divmod(int(table.places[w]), columns)
-    first, *lines = shown(word=word, words=100).splitlines()
-    place = ", ".join(str(code) for code in table.codes[w])
-    assert first == f"{word}: place ({place}), {vocabulary.counts[w]:,} occurrences"
-    for line, place in zip(lines, ({"row": row}, {"column": column}), strict=True):
-        ((kind, index),) = place.items()
-        mates = [mate for mate in members(table, vocabulary, **place) if mate != word]
-        name, _, listed = re.split(r"  +", line, maxsplit=2)
-        assert name == f"{kind} {index}"
-        assert listed.split("  ") == mates
-    facts = json.loads(shown(word=word, words=1, as_json=True))
-    assert (facts["word"], facts["cell"], facts["count"]) == (word, table.codes[w].tolist(), vocabulary.counts[w])
-    assert [next(iter(line.items())) for line in facts["shown"]] == [("row", row), ("column", column)]
-
-
-def test_a_word_is_cleaned_as_text_is(shown: Shown) -> None:
-    assert shown(word="LONDON").startswith("london: ")
-
-
-def test_rows_by_use(shown: Shown, read: tuple[WordTable, Vocabulary]) -> None:
-    table, vocabulary = read
-    lines = json.loads(shown(count=3, words=2, as_json=True))["shown"]
-    use = np.bincount(table.codes[:, 0], weights=vocabulary.counts)
-    assert [line["tokens"] for line in lines] == sorted(use, reverse=True)[:3]
-    assert all(line["words"] == members(table, vocabulary, row=line["row"])[:2] for line in lines)
-    assert len(shown().splitlines()) == min(10, table.shape[0])
-
-
-def test_what_cannot_be_shown_is_told(model: Path, read: tuple[WordTable, Vocabulary], tmp_path: Path) -> None:
-    rows, columns = grid_shape(read[0])
-    for wrong in (-1, rows):
-        with pytest.raises(LightRNNError, match=f"--row must be from 0 to {rows - 1} in this table, got {wrong}"):
-            show_table(model, row=wrong, html=tmp_path / "page.html")
-    with pytest.raises(LightRNNError, match=f"--column must be from 0 to {columns - 1} in this table, got {columns}"):
-        show_table(model, column=columns)
-    with pytest.raises(LightRNNError, match="--word: 'nowhere' is not among the 40 words"):
-        show_table(model, word="nowhere")
-    with pytest.raises(LightRNNError, match="give one of them"):
-        show_table(model, word="london", row=1)
-    assert not any(tmp_path.iterdir())
-
-
-def test_the_program_writes_the_page(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "page.html"
-    monkeypatch.setattr(sys, "argv", ["lightrnn", "table", str(model), "--count", "1", "--html", str(page)])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert not stopped.value.code
-    out, err = capsys.readouterr()
-    assert out.startswith("row ")
-    assert str(page) in err
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
-    assert Page(page.read_text(encoding="utf-8")).data["title"] == "Word table of model"
 
 
 # --- the page
@@ -406,3 +279,60 @@ def test_nasty_words_and_three_components_in_a_browser(browser: Browser, tmp_pat
         assert browser.words("#column-words") == members(table, vocabulary, column=column)
         assert f"row {row}, column {column} = ({rest[0]}, {rest[1]})" in browser.text("#place")
     assert browser.complaints() == []
+
+
+WHERE = "const b = map.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]"
+
+
+def assert_selected(browser: Browser, word: str) -> None:
+    deadline = time.monotonic() + 10
+    while browser.text("#word") != word and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert browser.text("#word") == word
+
+
+@pytest.mark.parametrize(("rows", "words"), [(2500, 34_990), (300, 900)])
+def test_a_tall_table_fills_its_side_of_the_page(browser: Browser, tmp_path: Path, rows: int, words: int) -> None:
+    vocabulary = made_up_vocabulary([f"w{i}" for i in range(words - 2)])
+    table = WordTable.random(words, rows=rows, seed=3)
+    columns = table.shape[1]
+    page = tmp_path / "page.html"
+    page.write_text(explorer_page(table, vocabulary, title="tall"), encoding="utf-8")
+    browser.open(page)
+    left, top, wide, high = browser.run(WHERE)
+    strips, in_strip = browser.run("return [strips, stripRows]")
+    assert strips > 1
+    assert (strips - 1) * in_strip < rows <= strips * in_strip
+    assert wide > 400
+    assert high > 400
+    assert f"in {strips} strips" in browser.text("#strips")
+
+    size = wide / (strips * (columns + 1) - 1), high / in_strip
+    assert size[0] == size[1] == round(size[0])
+    for row in (1, in_strip - 1, in_strip, in_strip + 3):
+        if row % in_strip * size[1] + top > 700:
+            continue  # below the window
+        word = vocabulary.words[table.words[row * columns + 2]]
+        x = left + (row // in_strip * (columns + 1) + 2.5) * size[0]
+        browser.point(x, top + (row % in_strip + 0.5) * size[1], click=True)
+        assert_selected(browser, word)
+        mark = browser.run(
+            "const b = $('mark').getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]"
+        )
+        assert mark == pytest.approx([x, top + (row % in_strip + 0.5) * size[1]], abs=0.6)
+    before = browser.text("#word")
+    browser.point(left + (columns + 0.5) * size[0], top + 5, click=True)  # between two strips is nothing
+    assert browser.text("#word") == before
+    browser.run("show(words.indexOf(arguments[0]))", vocabulary.words[table.words[(in_strip - 1) * columns]])
+    browser.type("#map", DOWN + RIGHT)  # on into the next strip
+    assert_selected(browser, vocabulary.words[table.words[in_strip * columns + 1]])
+    assert browser.complaints() == []
+
+
+def test_a_square_table_is_one_piece(browser: Browser, tmp_path: Path) -> None:
+    vocabulary = made_up_vocabulary([f"w{i}" for i in range(2498)])
+    page = tmp_path / "page.html"
+    page.write_text(explorer_page(WordTable.random(2500, seed=3), vocabulary, title="square"), encoding="utf-8")
+    browser.open(page)
+    assert browser.run("return [strips, canvas.width, canvas.height]") == [1, 50, 50]
+    assert browser.text("#strips") == ""

@@ -93,3 +93,11 @@ def test_text_round_trip_in_any_order(tiny, tmp_path: Path, K: int) -> None:
 def test_what_is_no_table_is_refused(codes: list[list[int]], shape: tuple[int, int], message: str) -> None:
     with pytest.raises(LightRNNError, match=message):
         WordTable(np.array(codes, np.int64), shape)
+
+
+def test_a_table_wider_than_its_words_is_told_at_once() -> None:
+    codes = np.stack([np.zeros(4, np.int64), np.array([0, 1, 2, 2**40])], axis=1)
+    with pytest.raises(LightRNNError, match="cannot be for 4 words"):
+        WordTable(codes, (1, 2**41))
+    with pytest.raises(LightRNNError, match="cannot read a shape"):
+        WordTable.parse(("# lightrnn table, shape " + "x".join("1" * 9999)).encode(), "t.tsv", None)  # type: ignore[arg-type]

@@ -1,55 +1,21 @@
 """From text to token ids: against a plain loop, in every form that text can come in."""
 
-import gzip
-import io
-import json
-import lzma
-import subprocess
-import sys
-import unicodedata
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from conftest import corpus_folder
-from lightrnn import files
+import lightrnn
+from helpers import Call, printed, run_apart, write
 from lightrnn.errors import LightRNNError
 from lightrnn.files import expand
-from lightrnn.text import rules as text
-from lightrnn.text.corpus import Corpus, choose_vocabulary, prepare
-from lightrnn.text.presets import PRESETS, choose_splits, find_splits
-from lightrnn.text.reading import word_blocks
+from lightrnn.text.corpus import Corpus, choose_vocabulary, prepare, read_text
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
+from oracle import plain_words
 
 TEXT = "the cat sat\nthe dog\tsat  down\r\n\nthe end"
-
-
-def plain_words(data: str) -> list[str]:
-    """What the words of a text are, said once more and slowly."""
-    lines = data.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    words = []
-    for line in lines:
-        words += [
-            w
-            for w in line.replace("\t", " ").replace("\r", " ").replace("\x0b", " ").replace("\x0c", " ").split(" ")
-            if w
-        ]
-        words.append("</s>")
-    return words
-
-
-def write(folder: Path, name: str, data: str) -> str:
-    path = folder / name
-    path.write_bytes(data.encode())
-    return str(path)
 
 
 def prepared(folder: Path, data: str = TEXT, **options) -> Corpus:
@@ -68,29 +34,7 @@ def test_ids_counts_and_unknown_words(tmp_path: Path) -> None:
     assert corpus.info["splits"]["valid"]["unknown"] == 1
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.text(alphabet="ab \n\t\u00a0é\u2028", max_size=80), st.integers(1, 9))
-def test_blocks_cut_anywhere_give_the_same_words(data: str, block: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "BLOCK_BYTES", block)
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.encode())))
-        words = [w.decode() for b in word_blocks("-", TextRules()) for w in b]
-    expected = plain_words(unicodedata.normalize("NFC", data)) if data else []
-    assert words == expected
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
-def test_compressed_files_read_the_same(tmp_path: Path, suffix: str) -> None:
-    data = TEXT.encode()
-    packed = {"": data, ".gz": gzip.compress(data), ".xz": lzma.compress(data), ".zst": zstandard.compress(data)}[
-        suffix
-    ]
-    path = tmp_path / f"t.txt{suffix}"
-    path.write_bytes(packed)
-    assert [w.decode() for b in word_blocks(str(path), TextRules()) for w in b] == plain_words(TEXT)
-
-
-def test_shards_globs_folders_and_pipes(tmp_path: Path) -> None:
+def test_shards_globs_folders_and_pipes(call: Call, tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
     for name, data in (("b.txt", "two words\n"), ("a.txt", "one\n"), ("README.md", "not text\n"), (".hidden", "no\n")):
         write(tmp_path / "shards", name, data)
@@ -99,9 +43,8 @@ def test_shards_globs_folders_and_pipes(tmp_path: Path) -> None:
     assert expand([str(tmp_path / "shards" / "*.txt")]) == both
     valid = write(tmp_path, "valid.txt", "one\n")
     by_folder = prepare(expand([tmp_path / "shards"]), tmp_path / "d1", valid=[valid])
-    command = [sys.executable, "-m", "lightrnn", "prepare", "-", "--valid", valid, "-o", str(tmp_path / "d2")]
-    done = subprocess.run(command, input=b"one\ntwo words\n", capture_output=True, check=True)
-    assert b"vocabulary size" in done.stdout
+    shown = printed(call("prepare", "-", "--valid", valid, "-o", "d2", stdin=b"one\ntwo words\n"))
+    assert "vocabulary size" in shown
     by_pipe = Corpus.load(tmp_path / "d2")
     assert (by_folder.split("train") == by_pipe.split("train")).all()
     assert by_folder.vocabulary.words == by_pipe.vocabulary.words
@@ -154,77 +97,6 @@ def test_the_end_is_held_out_when_no_validation_text_is_given(tmp_path: Path) ->
     assert corpus.vocabulary.counts.sum() == len(corpus.split("train"))
 
 
-def test_a_corpus_folder_is_never_taken_for_shards(tmp_path: Path) -> None:
-    for name in ("train.txt", "valid.txt", "test.txt", "SOURCE.md"):
-        write(tmp_path, name, "a b\n")
-    train, valid, test = find_splits(tmp_path)
-    assert [Path(f).name for f in (*train, *valid, *test)] == ["train.txt", "valid.txt", "test.txt"]
-    (tmp_path / "valid.txt").rename(tmp_path / "other.txt")
-    with pytest.raises(LightRNNError, match="--valid"):
-        choose_splits([str(tmp_path)], [], [])
-    given = choose_splits([str(tmp_path)], [str(tmp_path / "other.txt")], [])
-    assert [[Path(f).name for f in split] for split in given] == [["train.txt"], ["other.txt"], ["test.txt"]]
-    (tmp_path / "other.txt").rename(tmp_path / "dev.txt")
-    assert [Path(f).name for f in choose_splits([str(tmp_path)], [], [])[1]] == ["dev.txt"]
-
-
-def test_billion_words_preset(tmp_path: Path) -> None:
-    train = tmp_path / "training-monolingual.tokenized.shuffled"
-    held_out = tmp_path / "heldout-monolingual.tokenized.shuffled"
-    train.mkdir()
-    held_out.mkdir()
-    write(train, "news.en-00001-of-00100", "the the the rare\n")
-    write(train, "news.en-00002-of-00100", "cat cat cat\n")
-    for shard in range(3):
-        write(held_out, f"news.en.heldout-{shard:05}-of-00050", f"the shard{shard}\n")
-    command = [
-        sys.executable,
-        "-m",
-        "lightrnn",
-        "prepare",
-        str(tmp_path),
-        "--preset",
-        "billionw",
-        "-o",
-        str(tmp_path / "d"),
-        "--json",
-    ]
-    done = subprocess.run(command, capture_output=True, check=True)
-    info = json.loads(done.stdout)
-    corpus = Corpus.load(tmp_path / "d")
-    vocabulary = corpus.vocabulary
-    assert vocabulary.rules == PRESETS["billionw"].rules
-    assert set(vocabulary.words) == {"the", "cat", "<S>", "</S>", "<UNK>"}
-    assert vocabulary.words[vocabulary.bos_id] == "<S>"
-    assert [vocabulary.words[i] for i in corpus.split("train")] == [
-        "the",
-        "the",
-        "the",
-        "<UNK>",
-        "</S>",
-        "cat",
-        "cat",
-        "cat",
-        "</S>",
-    ]
-    assert info["splits"]["test"]["files"] == ["news.en.heldout-00000-of-00050"]
-    assert info["splits"]["valid"]["files"] == ["news.en.heldout-00001-of-00050"]
-
-
-@pytest.mark.parametrize(
-    ("name", "preset", "tokens", "size"),
-    [
-        ("ptb", "ptb", (929_589, 73_760, 82_430), 10_000),
-        ("wikitext-2", "wikitext", (2_088_628, 217_646, 245_569), 33_278),
-    ],
-)
-def test_published_counts(tmp_path: Path, name: str, preset: str, tokens: tuple[int, ...], size: int) -> None:
-    train, valid, test = find_splits(corpus_folder(name))
-    corpus = prepare(train, tmp_path / "data", valid=valid, test=test, rules=PRESETS[preset].rules)
-    assert tuple(len(corpus.split(split)) for split in ("train", "valid", "test")) == tokens
-    assert len(corpus.vocabulary) == size
-
-
 def test_memory_is_bounded_by_the_vocabulary(tmp_path: Path) -> None:
     """Ten times the text, no more memory (measured by the interpreter's own allocator in a fresh process)."""
     script = (
@@ -238,8 +110,7 @@ def test_memory_is_bounded_by_the_vocabulary(tmp_path: Path) -> None:
     peaks = []
     for repeats in (1, 10):
         data = write(tmp_path, f"{repeats}.txt", "".join(f"w{i % 997} w{i % 101}\n" for i in range(50_000)) * repeats)
-        command = [sys.executable, "-c", script, data, str(tmp_path / f"d{repeats}"), valid]
-        peaks.append(int(subprocess.run(command, capture_output=True, check=True).stdout))
+        peaks.append(int(printed(run_apart(data, tmp_path / f"d{repeats}", valid, script=script))))
     assert peaks[1] < 1.1 * peaks[0]
 
 
@@ -253,13 +124,21 @@ def test_a_failed_preparation_leaves_nothing_and_spares_the_old(tmp_path: Path) 
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
 
 
-def test_vocabulary_round_trip_with_odd_words(tmp_path: Path) -> None:
-    words = ["</s>", "<unk>", "a\u2028b", "\u00a0", "#", '"', "\x85", "𝄞"]
-    vocabulary = Vocabulary(words, np.arange(len(words)), TextRules())
-    with (tmp_path / "v.tsv").open("wb") as file:
-        vocabulary.write(file)
-    again = Vocabulary.read(tmp_path / "v.tsv", TextRules())
-    assert again.words == words
-    assert again.counts.tolist() == list(range(len(words)))
-    assert again.digest == vocabulary.digest
-    assert text.TextRules().split("a\u2028b \x85") == ["a\u2028b", "\x85"]
+def test_paths_are_strings_or_paths_one_or_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("one two\n" * 30, encoding="utf-8")
+    Path("list.txt").write_text("two\none\n", encoding="utf-8")
+    corpora = [
+        prepare("a.txt", "d1", valid="a.txt", vocabulary="list.txt"),
+        prepare(Path("a.txt"), Path("d2"), valid=[Path("a.txt")], vocabulary=Path("list.txt")),
+        prepare(["a.txt"], "d3", valid=("a.txt",), vocabulary=Vocabulary.read("list.txt", TextRules())),
+    ]
+    assert len({corpus.digest("train", "valid") for corpus in corpora}) == 1
+    corpus = Corpus.load("d1")
+    for given_as in ("a.txt", Path("a.txt"), ["a.txt"], [Path("a.txt")]):
+        assert corpus.vocabulary.encode_files(given_as).tolist() == corpus.split("train").tolist()
+        assert len(read_text(given_as, TextRules())[1]) == 90
+    table = lightrnn.WordTable.random(len(corpus.vocabulary), seed=1)
+    with Path("table.tsv").open("wb") as file:
+        table.write(file, corpus.vocabulary)
+    assert lightrnn.WordTable.read("table.tsv", corpus.vocabulary).digest == table.digest

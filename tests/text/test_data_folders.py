@@ -3,39 +3,30 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import lightrnn
-from conftest import Call, corpus_folder, made_up_text
-from lightrnn import files
-from lightrnn.compare.grid import Grid
-from lightrnn.compare.runs import Comparison
+from helpers import (
+    BEFORE,
+    ROOT,
+    SMALL,
+    Call,
+    corpus_folder,
+    edit_json,
+    flip_bit,
+    made_up_text,
+    printed,
+    refused,
+    run_apart,
+)
 from lightrnn.errors import LightRNNError
+from lightrnn.files import sha256
 from lightrnn.text import corpus as corpora
 from lightrnn.text.corpus import SPLITS, Corpus, is_data_folder, prepare
-from lightrnn.text.presets import PRESETS
 from lightrnn.text.rules import TextRules
-
-BEFORE = Path(__file__).parent / "golden" / "before" / "data"  # by version 0.1.0
-TRAINING = ("--hidden-size", "8", "--batch-size", "4", "--window", "10", "--threads", "1", "--refine", "none")
-
-
-@pytest.fixture
-def data(tiny: Corpus, tmp_path: Path) -> Path:
-    """A copy, to damage."""
-    return Path(shutil.copytree(tiny.path, tmp_path / "data"))
-
-
-def flip(path: Path, offset: int = -4) -> None:
-    """Change one bit of an id, and leave all ids within the vocabulary."""
-    content = bytearray(path.read_bytes())
-    content[offset] ^= 1
-    path.write_bytes(content)
-
 
 # --- what a data folder is
 
@@ -49,7 +40,7 @@ def test_what_a_data_folder_is(tiny: Corpus, tmp_path: Path) -> None:
 
 
 def test_folders_of_version_0_1_0(call: Call) -> None:
-    corpus = Corpus.load(BEFORE)
+    corpus = Corpus.load(BEFORE / "data")
     assert [corpus.info["splits"][name]["words"] for name in SPLITS] == [514, 95, 187]
     assert not any("types" in facts for facts in corpus.info["splits"].values())
     assert prepared_words(call) > 0
@@ -92,7 +83,7 @@ def test_old_digests_are_recognised(tmp_path: Path, convention: str) -> None:
 
 def test_cells_that_the_repository_ships_are_recognised(tmp_path: Path) -> None:
     corpus = prepare(corpus_folder("ptb"), tmp_path / "data", preset="ptb")
-    results = Path(__file__).parent.parent / "docs" / "results"
+    results = ROOT / "docs" / "results"
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in results.glob("*/runs/*.json")]
     assert {run["corpus"] for run in runs if corpus.has_digest(run["data"], *SPLITS)} == {"ptb"}
 
@@ -102,56 +93,11 @@ def test_cells_that_the_repository_ships_are_recognised(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_flipped_bit_is_found(call: Call, data: Path, split: str) -> None:
-    flip(data / f"{split}.npy")
-    result = call("train", data, "-o", "model", *TRAINING)
-    assert result.code == 2
-    assert result.err == (
-        f"error: {data / split}.npy is damaged: its SHA-256 is not the one in data.json; prepare the text again\n"
+    flip_bit(data / f"{split}.npy", -4)
+    assert refused(call("train", data, "-o", "model", *SMALL)) == (
+        f"error: {data / split}.npy is damaged: its SHA-256 is not the one in data.json; prepare the text again"
     )
     assert not Path("model").exists()
-
-
-@pytest.fixture
-def remembering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
-    """Small files are remembered too, in a cache of the test; the files that were read through to be hashed."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(files, "REMEMBERED_BYTES", 0)
-    hashed: list[Path] = []
-    hash_file = files.sha256
-    monkeypatch.setattr(files, "sha256", lambda path: (hashed.append(path), hash_file(path))[1])
-    return hashed
-
-
-def test_a_file_is_hashed_once_for_each_change(
-    data: Path, remembering: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Corpus.load(data)
-    Corpus.load(data)
-    assert len(remembering) == 6  # too new to be remembered
-    remembering.clear()
-    clock = files.time.time
-    monkeypatch.setattr(files.time, "time", lambda: clock() + 100)
-    Corpus.load(data)
-    Corpus.load(data)
-    assert len(remembering) == 3
-    times = (data / "train.npy").stat()
-    flip(data / "train.npy")
-    os.utime(data / "train.npy", ns=(times.st_atime_ns, times.st_mtime_ns))
-    for _ in range(2):
-        with pytest.raises(LightRNNError, match=r"train\.npy is damaged"):
-            Corpus.load(data)
-    flip(data / "train.npy")
-    Corpus.load(data)
-
-
-def test_a_cache_that_cannot_be_written_is_done_without(
-    data: Path, remembering: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files.time, "time", lambda: 1e12)
-    (tmp_path / "cache").write_text("no folder")
-    Corpus.load(data)
-    Corpus.load(data)
-    assert len(remembering) == 6
 
 
 def test_data_json_without_what_is_needed(data: Path) -> None:
@@ -203,11 +149,8 @@ except lightrnn.LightRNNError as error:
 def test_a_file_that_shrinks_under_training_is_no_bus_error(tmp_path: Path, when: str) -> None:
     (tmp_path / "t").write_text(made_up_text(4000, 60, seed=1), encoding="utf-8")
     prepare(tmp_path / "t", tmp_path / "data", valid=tmp_path / "t")
-    done = subprocess.run(
-        [sys.executable, "-c", SHRINK, str(tmp_path / "data"), when], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "train.npy was cut to 128 bytes while it was being read" in done.stdout
+    shown = printed(run_apart(tmp_path / "data", when, script=SHRINK))
+    assert "train.npy was cut to 128 bytes while it was being read" in shown
 
 
 def test_a_folder_that_goes_away_is_told_once(call: Call, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,41 +161,47 @@ def test_a_folder_that_goes_away_is_told_once(call: Call, data: Path, monkeypatc
         shutil.rmtree(path)
         return corpus
 
-    monkeypatch.setattr("lightrnn.cli.train.Corpus.load", load_and_remove)
-    result = call("train", data, "-o", "model", *TRAINING, "--epochs", "2")
+    monkeypatch.setattr(Corpus, "load", load_and_remove)
+    result = call("train", data, "-o", "model", *SMALL, "--epochs", "2")
     assert result.code == 0
     told = [line for line in result.err.splitlines() if "is gone" in line]
     assert told == [f"note: {data} is gone; the run goes on without it, but could not be resumed"]
 
 
-# --- presets
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.replace(b"<i4", b"<i8"),
+        lambda d: d.replace(b"<i4", b"|O8"),
+        lambda d: d.replace(b"False", b"True "),
+        lambda d: d.replace(b"(", b"(" * 60, 1),
+        lambda d: d.replace(b"(5992,)", b"(59,)  "),
+        lambda d: d + b"\0",
+        lambda d: b"PK\x03\x04" + d[4:],
+        lambda d: d[:8] + b"\xff\xff" + d[10:],
+        lambda d: d[:100],
+        lambda d: d[:-4] + b"\xff" * 4,
+    ],
+)
+def test_token_ids_that_are_none(call: Call, before: Path, change: Callable[[bytes], bytes]) -> None:
+    path = before / "data" / "train.npy"
+    path.write_bytes(change(path.read_bytes()))
+    edit_json(before / "data" / "data.json", lambda facts: facts["splits"]["train"].update(sha256=sha256(path)))
+    assert "train.npy" in refused(call("ngram", before / "data", "-o", "lm.arpa"))
 
 
-def test_a_preset_is_all_that_prepare_needs(call: Call, tmp_path: Path) -> None:
-    for split in SPLITS:
-        (tmp_path / "corpus").mkdir(exist_ok=True)
-        (tmp_path / "corpus" / f"{split}.txt").write_text(f"{split} a b\u0301\n" * 9, encoding="utf-8")
-    by_library = prepare(tmp_path / "corpus", tmp_path / "one", preset="ptb")
-    call("prepare", tmp_path / "corpus", "--preset", "ptb", "-o", "two")
-    (tmp_path / "grid.toml").write_text(
-        'epochs = 1\n[[corpus]]\nname = "c"\nfolder = "corpus"\npreset = "ptb"\n'
-        '[[model]]\nname = "KN"\nkind = "ngram"\norder = 2\n',
-        encoding="utf-8",
-    )
-    grid = Grid.load(str(tmp_path / "grid.toml"), None)
-    compared = Comparison(grid, tmp_path / "results", tmp_path / "work", corpora=tmp_path).open(grid.corpora[0])
-    digests = {corpus.digest(*SPLITS) for corpus in (by_library, Corpus.load(tmp_path / "two"), compared)}
-    assert len(digests) == 1
-    assert by_library.vocabulary.rules == PRESETS["ptb"].rules
-
-
-def test_min_count_of_a_preset_and_a_folder_without_its_layout(tmp_path: Path) -> None:
-    (tmp_path / "t").write_text("a a a b b\n" * 1, encoding="utf-8")
-    assert "b" not in prepare(tmp_path / "t", tmp_path / "d", valid=tmp_path / "t", preset="billionw").vocabulary
-    assert (
-        "b" in prepare(tmp_path / "t", tmp_path / "e", valid=tmp_path / "t", preset="billionw", min_count=1).vocabulary
-    )
-    with pytest.raises(LightRNNError, match="is not laid out as --preset billionw expects"):
-        lightrnn.prepare(tmp_path, tmp_path / "f", preset="billionw")
-    with pytest.raises(LightRNNError, match="there is no preset 'klingon'"):
-        lightrnn.prepare(tmp_path, tmp_path / "f", preset="klingon")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["splits"]["train"].pop("tokens"),
+        lambda d: d["splits"]["train"].update(tokens="5992"),
+        lambda d: d["splits"]["train"].update(files="train.txt"),
+        lambda d: d["splits"].update(train=[]),
+        lambda d: d.update(splits=[]),
+        lambda d: d.update(vocabulary_size=5),
+        lambda d: d.update(format=True),
+    ],
+)
+def test_data_json_that_is_none(call: Call, before: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    edit_json(before / "data" / "data.json", change)
+    assert "data.json" in refused(call("ngram", before / "data", "-o", "lm.arpa"))

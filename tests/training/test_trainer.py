@@ -1,13 +1,8 @@
 """Training: it learns, it resumes to the same bytes, it stops when it should, it never leaves a broken model."""
 
-import contextlib
-import itertools
 import json
 import random
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,30 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from lightrnn.config import BootstrapConfig, Recipe
+from helpers import CPU, FAST, TIMEOUT, Call, outcome_of, printed, run_apart, started, wait_for
 from lightrnn.inference.passes import evaluate
-from lightrnn.models import checkpoint
 from lightrnn.models.checkpoint import load_model, load_table
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
-from lightrnn.text.windows import sentence_windows, stream_windows
 from lightrnn.training import bootstrap
 from lightrnn.training.trainer import Trainer, Validated
-
-FAST = Recipe(bootstrap=BootstrapConfig(start="random", refine="none")).override(
-    {"hidden_size": 12, "batch_size": 4, "window": 10, "epochs": 3, "dropout": 0.2, "learning_rate": 0.02}
-)
-CPU = torch.device("cpu")
-
-
-def contents(folder: Path) -> dict[str, object]:
-    """What must be equal bit for bit: weights, table, vocabulary, config, and metrics without their timings."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timeless = [{k: v for k, v in line.items() if "seconds" not in k and k != "words_per_second"} for line in lines]
-    names = ("weights.safetensors", "table.tsv", "vocab.tsv", "config.json")
-    return {name: (folder / name).read_bytes() for name in names} | {"metrics": timeless}
 
 
 def test_it_learns_and_keeps_the_best(tiny: Corpus, tmp_path: Path) -> None:
@@ -70,8 +50,8 @@ def test_every_cell_and_table_trains(tiny: Corpus, tmp_path: Path, cell: str, co
 def test_seeds_decide_everything(tiny: Corpus, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         bootstrap.train(tiny, FAST.override({"seed": seed, "epochs": 1}), tmp_path / name, device=CPU)
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
-    assert contents(tmp_path / "a")["weights.safetensors"] != contents(tmp_path / "c")["weights.safetensors"]
+    assert outcome_of(tmp_path / "a") == outcome_of(tmp_path / "b")
+    assert outcome_of(tmp_path / "a")["weights.safetensors"] != outcome_of(tmp_path / "c")["weights.safetensors"]
 
 
 @pytest.mark.parametrize(
@@ -99,94 +79,43 @@ def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: 
         torch.manual_seed(resumed)  # whatever another process would have as its random state
         outcome = bootstrap.resume(tiny, tmp_path / "parts", {}, device=CPU, should_stop=stop_now)
     assert resumed >= 25
-    assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
-    a, b = ((tmp_path / name / "training.safetensors") for name in ("whole", "parts"))
-    one, other = checkpoint.load_training(a.parent)[0], checkpoint.load_training(b.parent)[0]
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "parts")
 
 
 def test_five_sigkills_change_nothing(tiny: Corpus, tmp_path: Path) -> None:
-    options = ["--hidden-size", "12", "--batch-size", "4", "--window", "5", "--epochs", "12", "--dropout", "0.2"]
-    options += ["--validate-every", "60", "--threads", "1", "--device", "cpu"]
-    options += ["--refine", "cluster", "--round-share", "0.3"]
-
-    def command(name: str) -> list[str]:
-        return [sys.executable, "-m", "lightrnn", "train", str(tiny.path), "-o", str(tmp_path / name), *options]
-
-    subprocess.run(command("whole"), capture_output=True, check=True)
+    options = (
+        *("--hidden-size", "12", "--batch-size", "4", "--window", "5", "--epochs", "12", "--dropout", "0.2"),
+        *("--validate-every", "60", "--threads", "1", "--device", "cpu", "--refine", "cluster", "--round-share", "0.3"),
+    )
+    printed(run_apart("train", tiny.path, "-o", tmp_path / "whole", *options))
     moments = random.Random(20161205)
-    kills = 0
-    while True:
-        going = (tmp_path / "killed" / "training.safetensors").exists()
-        process = subprocess.Popen(command("killed") + ["--resume"] * going, stderr=subprocess.PIPE)
-        if kills == 5:
-            _, message = process.communicate()
-            assert process.returncode == 0, message.decode()
-            break
-        before = (tmp_path / "killed" / "training.safetensors").stat().st_mtime_ns if going else 0
-        while process.poll() is None:  # until it has saved once, so that each life makes some way
-            path = tmp_path / "killed" / "training.safetensors"
-            if path.exists() and path.stat().st_mtime_ns != before:
-                break
-            time.sleep(0.002)
-        time.sleep(moments.uniform(0, 0.5))
-        assert process.poll() is None, "the run ended before it could be killed: make it longer"
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        kills += 1
+    state = tmp_path / "killed" / "training.safetensors"
+    arguments = ("train", tiny.path, "-o", tmp_path / "killed", *options)
+    for _ in range(5):
+        before = state.stat().st_mtime_ns if state.exists() else 0
+        with started(*arguments, *["--resume"] * state.exists()) as process:
+            # until it has saved once, so that each life makes some way
+            wait_for(lambda before=before: state.exists() and state.stat().st_mtime_ns != before, process)
+            time.sleep(moments.uniform(0, 0.5))  # seconds: anywhere between a save and the next but one
+            assert process.poll() is None, "the run ended before it could be killed: make it longer"
         load_model(tmp_path / "killed")  # a usable model after every kill
-    assert contents(tmp_path / "whole") == contents(tmp_path / "killed")
+    printed(run_apart(*arguments, "--resume"))
+    assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "killed")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_save_and_exit(tiny: Corpus, tmp_path: Path, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "lightrnn", "train", str(tiny.path), "-o", str(tmp_path / "m"), "--epochs", "9999"]
-    command += ["--hidden-size", "8", "--threads", "1", "--device", "cpu"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    while not (tmp_path / "m" / "metrics.jsonl").exists() or not (tmp_path / "m" / "metrics.jsonl").read_text():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(number)
-    _, message = process.communicate(timeout=60)
+    options = ("--epochs", "9999", "--hidden-size", "8", "--threads", "1", "--device", "cpu")
+    written = tmp_path / "m" / "metrics.jsonl"
+    with started("train", tiny.path, "-o", tmp_path / "m", *options) as process:
+        wait_for(lambda: written.exists() and written.stat().st_size, process)
+        process.send_signal(number)
+        _, message = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 128 + number
-    assert "--resume" in message.decode()
+    assert "--resume" in message
     load_model(tmp_path / "m")
     outcome = bootstrap.resume(Corpus.load(tiny.path), tmp_path / "m", {"epochs": 1}, device=CPU)
     assert not outcome.interrupted
-
-
-def test_every_step_of_a_save_may_be_the_last(tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut the power before each rename of a save that replaces weights and table: old or new, never a mixture."""
-    old, new = tmp_path / "old", tmp_path / "new"
-    bootstrap.train(tiny, FAST.override({"epochs": 1}), old, device=CPU)
-    bootstrap.train(tiny, FAST.override({"epochs": 1, "seed": 9}), new, device=CPU)
-    model, vocabulary = load_model(new)
-    expected = [{name: t.clone() for name, t in load_model(f)[0].state_dict().items()} for f in (old, new)]
-    rename = Path.replace
-    seen = set()
-    for allowed in range(8):
-        folder = tmp_path / f"cut{allowed}"
-        shutil.copytree(old, folder)
-        left = allowed
-
-        def replace(self: Path, target: Path) -> Path:
-            nonlocal left
-            if left == 0:
-                raise KeyboardInterrupt
-            left -= 1
-            return rename(self, target)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", replace)
-            with contextlib.suppress(KeyboardInterrupt):
-                checkpoint.save_model(folder, model, vocabulary, {})
-        got = load_model(folder)[0].state_dict()
-        which = [all(torch.equal(got[name], e[name]) for name in e) for e in expected]
-        assert sum(which) == 1
-        assert (load_table(folder, vocabulary).codes == got["codes"].numpy()).all()
-        seen.add(which.index(True))
-    assert seen == {0, 1}
 
 
 def test_budgets_and_patience(tiny: Corpus) -> None:
@@ -212,61 +141,17 @@ def test_budgets_and_patience(tiny: Corpus) -> None:
     assert trainer.learning_rate == 0
 
 
-def test_going_on_from_a_model_on_new_text(tiny: Corpus, tmp_path: Path) -> None:
+def test_going_on_from_a_model_on_new_text(call: Call, tiny: Corpus, tmp_path: Path) -> None:
     bootstrap.train(tiny, FAST, tmp_path / "base", device=CPU)
     text = tmp_path / "new.txt"
     text.write_text("w1 w2 unheard-of\n" * 300, encoding="utf-8")
-    command = ["train", str(text), "--init", str(tmp_path / "base"), "-o", str(tmp_path / "next"), "--epochs", "9"]
-    command += ["--learning-rate", "0.02"]
-    subprocess.run([sys.executable, "-m", "lightrnn", *command], capture_output=True, check=True)
+    printed(call("train", text, "--init", "base", "-o", "next", "--epochs", "9", "--learning-rate", "0.02"))
     base, vocabulary = load_model(tmp_path / "base")
     further, same = load_model(tmp_path / "next")
     assert same.words == vocabulary.words
     assert (further.codes == base.codes).all()
     ids = vocabulary.encode_files([str(text)])
     assert evaluate(further, ids, vocabulary).perplexity < 0.2 * evaluate(base, ids, vocabulary).perplexity
-
-
-def test_stream_windows_cover_the_stream_once() -> None:
-    ids = np.arange(1, 104, dtype=np.int32)
-    tracks: list[list[int]] = [[] for _ in range(5)]
-    for index, window in enumerate(stream_windows(ids, 0, 5, 7)):
-        assert window.starts == (index == 0)
-        for track, words in zip(tracks, window.words.tolist(), strict=True):
-            assert words[0] == (track[-1] if track else words[1] - 1)
-            track.extend(words[1:])
-    assert list(itertools.chain(*tracks)) == list(range(1, 101))
-
-
-def test_sentence_windows_cover_every_sentence_once() -> None:
-    rng = np.random.default_rng(0)
-    ids = np.where(rng.random(5000) < 0.1, 0, rng.integers(2, 50, 5000)).astype(np.int32)
-    ids[-1] = 0
-    sentences = []
-    current: list[list[int]] = []
-    for window in sentence_windows(ids, 1, 0, 8, 6, np.random.default_rng(3)):
-        if window.starts:
-            sentences += current
-            assert (window.words[:, 0] == 1).all()
-            current = [[] for _ in window.words]
-        for track, words, mask in zip(current, window.words[:, 1:], window.mask, strict=True):
-            track.extend(words[mask].tolist())
-    sentences += current
-    expected = [s.tolist() for s in np.split(ids, np.flatnonzero(ids == 0) + 1) if len(s)]
-    assert sorted(sentences) == sorted(expected)
-
-
-@pytest.mark.parametrize("skip", [0, 1, 7, 31, 10**6])
-def test_skipped_windows_are_the_first_ones(skip: int) -> None:
-    rng = np.random.default_rng(0)
-    ids = np.where(rng.random(3000) < 0.1, 0, rng.integers(2, 50, 3000)).astype(np.int32)
-
-    def listed(skipped: int) -> list[list[list[int]]]:
-        stream = stream_windows(ids, 0, 5, 7, skipped)
-        sentences = sentence_windows(ids, 1, 0, 8, 6, np.random.default_rng(3), skipped)
-        return [[window.words.tolist() for window in windows] for windows in (stream, sentences)]
-
-    assert listed(skip) == [windows[skip:] for windows in listed(0)]
 
 
 def test_sentence_convention_trains_and_resumes(tmp_path: Path, tiny: Corpus) -> None:
@@ -278,7 +163,7 @@ def test_sentence_convention_trains_and_resumes(tmp_path: Path, tiny: Corpus) ->
     outcome = bootstrap.train(corpus, FAST, tmp_path / "parts", device=CPU, should_stop=lambda: next(countdown, 0) == 1)
     assert outcome.interrupted
     bootstrap.resume(corpus, tmp_path / "parts", {}, device=CPU)
-    assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
+    assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "parts")
     assert json.loads((tmp_path / "whole" / "config.json").read_text())["training"]["valid_perplexity"] < 0.5 * len(
         tiny.vocabulary
     )
