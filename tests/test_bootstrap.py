@@ -19,7 +19,8 @@ from lightrnn.cli import screen
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.passes import evaluate
-from lightrnn.models.checkpoint import load_model, load_table, load_training
+from lightrnn.models.checkpoint import load_model, load_training
+from lightrnn.models.folder import load_table
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.runtime import Progress
 from lightrnn.table.bigrams import bigram_vectors, neighbour_counts, positive_pmi, shrink_to_endings

@@ -23,7 +23,8 @@ import zstandard
 from conftest import made_up_text
 from lightrnn.cli import main
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name
-from lightrnn.models.checkpoint import load_model, load_training, read_config, save_model
+from lightrnn.models.checkpoint import load_model, load_training, save_model
+from lightrnn.models.folder import read_config
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.registry import KINDS
 from lightrnn.table.word_table import WordTable

@@ -21,7 +21,8 @@ from lightrnn.cli import main
 from lightrnn.cli.table import table as show_table
 from lightrnn.config import ModelConfig
 from lightrnn.errors import LightRNNError
-from lightrnn.models.checkpoint import load_table, load_vocabulary, save_model
+from lightrnn.models.checkpoint import save_model
+from lightrnn.models.folder import load_table, load_vocabulary
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
 from lightrnn.table.word_table import WordTable

@@ -17,7 +17,8 @@ from conftest import Call, Result, made_up_text
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from lightrnn.errors import LightRNNError
 from lightrnn.models import checkpoint
-from lightrnn.models.checkpoint import load_model, load_table, load_vocabulary, read_config, save_model
+from lightrnn.models.checkpoint import load_model, save_model
+from lightrnn.models.folder import load_table, load_vocabulary, read_config
 from lightrnn.outputs import InUse, locked, replace_output
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap

@@ -18,7 +18,8 @@ from lightrnn import outputs
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.loading import save_mix
-from lightrnn.models.checkpoint import load_model, read_config
+from lightrnn.models.checkpoint import load_model
+from lightrnn.models.folder import read_config
 from lightrnn.outputs import check_output, locked, replace_output
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap

@@ -18,7 +18,8 @@ import torch
 from lightrnn.config import BootstrapConfig, Recipe
 from lightrnn.inference.passes import evaluate
 from lightrnn.models import checkpoint
-from lightrnn.models.checkpoint import load_model, load_table
+from lightrnn.models.checkpoint import load_model
+from lightrnn.models.folder import load_table
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
