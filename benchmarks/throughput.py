@@ -30,8 +30,8 @@ from torch import Tensor, nn
 
 from lightrnn.config import Recipe
 from lightrnn.models.kind import build
-from lightrnn.models.outputs import AdaptiveSoftmax, adaptive_shape
-from lightrnn.models.sizes import human_bytes
+from lightrnn.models.outputs import AdaptiveSoftmax
+from lightrnn.models.sizes import adaptive_shape, human_bytes
 from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary

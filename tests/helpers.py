@@ -256,15 +256,19 @@ def started(
     script: str = "",
     folder: Path | None = None,
     terminal: int | None = None,
-    environment: dict[str, str] | None = None,
+    environment: dict[str, str | None] | None = None,
 ) -> Iterator["subprocess.Popen[str]"]:
-    """The program, or a script in its place, in a process of its own; killed at the end if it has not ended by then."""
+    """The program, or a script in its place, in a process of its own; killed at the end if it has not ended by then.
+
+    What is None in `environment` is taken away from it.
+    """
     streams = subprocess.PIPE if terminal is None else terminal
+    settings = os.environ | {"OMP_NUM_THREADS": "1"} | (environment or {})
     command = [sys.executable, *(("-c", script) if script else ("-m", "lightrnn")), *map(str, arguments)]
     with subprocess.Popen(
         command,
         cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | (environment or {}),
+        env={name: value for name, value in settings.items() if value is not None},
         stdin=streams,
         stdout=streams,
         stderr=streams,

@@ -50,12 +50,12 @@ class Registry(Mapping[str, Any]):
 KINDS = Registry(
     "model",
     {
-        "lightrnn": "models.lightrnn:LIGHTRNN",
-        "full": "models.opponents:FULL",
-        "hsm": "models.opponents:HSM",
-        "chsm": "models.opponents:CHSM",
-        "blackout": "models.opponents:BLACKOUT",
-        "adaptive": "models.opponents:ADAPTIVE",
+        "lightrnn": "models.kinds:LIGHTRNN",
+        "full": "models.kinds:FULL",
+        "hsm": "models.kinds:HSM",
+        "chsm": "models.kinds:CHSM",
+        "blackout": "models.kinds:BLACKOUT",
+        "adaptive": "models.kinds:ADAPTIVE",
     },
 )  # of models.kind.Kind
 CELLS = Registry(

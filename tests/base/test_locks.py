@@ -15,7 +15,8 @@ import torch
 from helpers import CPU, TIMEOUT, Call, hidden, made_up_text, refused, started, train_small, wait_for
 from lightrnn.errors import LightRNNError
 from lightrnn.models import checkpoint
-from lightrnn.models.checkpoint import load_model, load_table, load_vocabulary, read_config, save_model
+from lightrnn.models.checkpoint import load_model, save_model
+from lightrnn.models.folder import load_table, load_vocabulary, read_config
 from lightrnn.outputs import InUse, locked, replace_output
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap

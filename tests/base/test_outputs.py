@@ -14,7 +14,8 @@ from helpers import CPU, SMALL_RECIPE, Call, hidden, made_up_text, refused, run_
 from lightrnn import outputs
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.loading import save_mix
-from lightrnn.models.checkpoint import load_model, read_config
+from lightrnn.models.checkpoint import load_model
+from lightrnn.models.folder import read_config
 from lightrnn.outputs import check_output, locked, replace_output
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helpers import SMALL, Call, Refusal, World, flip_bit, set_fields
-from lightrnn.models.checkpoint import read_config
+from lightrnn.models.folder import read_config
 from lightrnn.registry import KINDS
 
 # --- damaged models

@@ -10,7 +10,8 @@ import pytest
 
 from helpers import SMALL, Call, made_up_vocabulary, members, printed, refused
 from lightrnn.config import ModelConfig
-from lightrnn.models.checkpoint import load_table, load_vocabulary, save_model
+from lightrnn.models.checkpoint import save_model
+from lightrnn.models.folder import load_table, load_vocabulary
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.explorer import grid_shape
 from lightrnn.table.word_table import WordTable

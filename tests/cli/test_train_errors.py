@@ -15,7 +15,8 @@ import torch
 
 from helpers import SMALL, Call, Refusal, World, flip_bit, hidden, refused, set_fields, snapshot
 from lightrnn.config import BootstrapConfig, ModelConfig, option_name
-from lightrnn.models.checkpoint import load_model, load_training, read_config, save_model
+from lightrnn.models.checkpoint import load_model, load_training, save_model
+from lightrnn.models.folder import read_config
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.registry import KINDS
 from lightrnn.table.word_table import WordTable

@@ -2,12 +2,13 @@
 
 from functools import partial
 
+import numpy as np
 from torch import nn
 
 from lightrnn.models.cells import Cell
 from lightrnn.registry import CELLS
 
 RELU = Cell(
-    partial(nn.RNN, nonlinearity="relu"), gates=1, step=lambda inputs, hidden, before: [(inputs + hidden).relu()]
+    partial(nn.RNN, nonlinearity="relu"), gates=1, step=lambda inputs, hidden, before: [np.maximum(inputs + hidden, 0)]
 )
 CELLS.add("rnn-relu", RELU)

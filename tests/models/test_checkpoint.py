@@ -15,8 +15,8 @@ from helpers import CPU, FAST, Call, edit_json, refused
 from lightrnn.errors import LightRNNError
 from lightrnn.files import sha256
 from lightrnn.models import checkpoint
-from lightrnn.models.checkpoint import load_model, load_table
-from lightrnn.models.tensors import read_tensors
+from lightrnn.models.checkpoint import load_model
+from lightrnn.models.folder import load_table
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
 
@@ -26,7 +26,7 @@ Tensors = dict[str, Tensor]
 def change_weights(folder: Path, change: Callable[[Tensors], object]) -> None:
     """Other weights, with their digest put right."""
     path = folder / "weights.safetensors"
-    tensors, _ = read_tensors(path.read_bytes())
+    tensors = safetensors.torch.load(path.read_bytes())
     tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     change(tensors)
     path.write_bytes(safetensors.torch.save(tensors))

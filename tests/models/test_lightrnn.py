@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from helpers import CELLS, random_lightrnn
+from lightrnn.models.base import to_arrays
 from lightrnn.table.word_table import table_shape
 from oracle import oracle_of
 
@@ -57,7 +58,7 @@ def test_probabilities_of_all_words_sum_to_one(cell: str, V: int, K: int) -> Non
     assert abs(scored.exp().sum().item() - 1) < 1e-5
     # … and by the batched distribution, which must say the same of every word.
     torch.testing.assert_close(
-        torch.from_numpy(model.predictor().all_words(last, state)), scored.double(), atol=1e-5, rtol=1e-5
+        torch.from_numpy(model.predictor().all_words(last, to_arrays(state))), scored.double(), atol=1e-5, rtol=1e-5
     )
 
 

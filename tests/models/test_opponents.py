@@ -14,6 +14,7 @@ from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.passes import evaluate, stream_log_probs
 from lightrnn.models import characters
+from lightrnn.models.base import to_arrays
 from lightrnn.models.checkpoint import load_model, load_training, save_training
 from lightrnn.models.kind import Size, build, kind_of
 from lightrnn.models.outputs import (
@@ -77,7 +78,7 @@ def test_probabilities_of_all_words_sum_to_one(kind: str, V: int, layers: int) -
     scored = scored.sum(dim=-1)[:, 0]
     assert abs(scored.exp().sum().item() - 1) < 1e-5
     torch.testing.assert_close(
-        torch.from_numpy(model.predictor().all_words(2, state)), scored.double(), atol=1e-5, rtol=1e-5
+        torch.from_numpy(model.predictor().all_words(2, to_arrays(state))), scored.double(), atol=1e-5, rtol=1e-5
     )
 
 
@@ -431,7 +432,7 @@ def test_counts_are_those_of_the_real_model(kind: str, V: int, units: int) -> No
     config = ModelConfig(model=kind, layers=2, hidden_size=units, embedding_size=4, cell="gru", output_bias=False)
     model = build(config, vocabulary, None, seed=1)
     parts = {"input vectors": model.input, "output vectors": model.output, "recurrence": model.recurrence}
-    counted = kind_of(config).parameters(config, Size(V, characters=len(characters.alphabet(vocabulary))))
+    counted = kind_of(config).parameters(config, Size(V, characters=len(vocabulary.alphabet)))
     assert counted == {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
 
 

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from helpers import CELLS, random_lightrnn
+from lightrnn.models.base import to_arrays
+from lightrnn.models.predictor import Steps
 from oracle import oracle_of
 
 SHAPES = [  # V, K, rows
@@ -13,9 +15,29 @@ SHAPES = [  # V, K, rows
 ]
 
 
-def after(model: torch.nn.Module, words: list[int]) -> tuple[int, tuple[torch.Tensor, ...]]:
+def after(model: torch.nn.Module, words: list[int]) -> tuple[int, tuple[np.ndarray, ...]]:
     with torch.inference_mode():
-        return words[-1], model.log_probs(torch.tensor([words]))[1]
+        return words[-1], to_arrays(model.log_probs(torch.tensor([words]))[1])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_steps_are_those_of_the_model(cell: str, layers: int) -> None:
+    model = random_lightrnn(cell, layers=layers)
+    codes = np.array([0, 3, 7, 1])
+    weights = [[w.detach().numpy() for w in layer] for layer in model.recurrence.all_weights]
+    steps = Steps(model.cell, weights, model.input_vectors.weight.detach().numpy())
+    state = tuple(torch.randn(layers, 4, 7) for _ in model.initial_state(1))
+    with torch.inference_mode():
+        expected, state_expected = model.read(torch.from_numpy(codes)[:, None], state)
+    got, state_got = steps(codes, to_arrays(state))
+    np.testing.assert_allclose(got, expected[:, 0], atol=1e-6, rtol=1e-5)
+    for one, other in zip(state_got, state_expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6, rtol=1e-5)
+    alone = tuple(tensor[:, :1].numpy() for tensor in state)  # one state for all codes
+    shared, _ = steps(codes, alone)
+    repeated, _ = steps(codes, tuple(np.repeat(array, 4, axis=1) for array in alone))
+    np.testing.assert_allclose(shared, repeated, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -12,7 +12,8 @@ from torch import Tensor
 from helpers import CPU, MATCHING_ROUNDS, ROUNDS, metrics, outcome_of
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.passes import evaluate
-from lightrnn.models.checkpoint import load_model, load_table, load_training
+from lightrnn.models.checkpoint import load_model, load_training
+from lightrnn.models.folder import load_table
 from lightrnn.runtime import Progress
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap

@@ -12,7 +12,8 @@ import torch
 
 from helpers import CPU, FAST, TIMEOUT, Call, outcome_of, printed, run_apart, started, wait_for
 from lightrnn.inference.passes import evaluate
-from lightrnn.models.checkpoint import load_model, load_table
+from lightrnn.models.checkpoint import load_model
+from lightrnn.models.folder import load_table
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare

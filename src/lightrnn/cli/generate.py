@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import LightRNNError
-from ..runtime import choose_device, use_threads
+from ..runtime import use_threads
 from . import screen
 from .options import DeviceOption, ModelArgument, ThreadsOption
 
@@ -53,7 +53,7 @@ def generate(
             "go with it; leave them out"
         )
     use_threads(threads)
-    lm = load(model, device=choose_device(device))
+    lm = load(model, device=device)
     words, eos = lm.vocabulary.words, lm.vocabulary.rules.eos
     if beam:
         best, log_prob = beam_search(lm, lm.state(prompt), beam, length)[0]

@@ -37,8 +37,7 @@ def info(
     lightrnn info --vocab-size 10000000 --hidden-size 1024
     """
     from ..inference.loading import is_mix
-    from ..models.characters import alphabet
-    from ..models.checkpoint import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
+    from ..models.folder import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
     from ..models.kind import Size, kind_of
     from ..models.sizes import conventional_parameters, human_bytes
 
@@ -53,7 +52,7 @@ def info(
         config = read_config(folder)
         settings = ModelConfig.from_dict(config["model"], str(folder))
         shape = tuple(config["table_shape"]) if "table_shape" in config else None
-        size = Size(int(config["vocabulary_size"]), shape, len(alphabet(load_vocabulary(folder))))
+        size = Size(int(config["vocabulary_size"]), shape, len(load_vocabulary(folder).alphabet))
         files = {
             name: (folder / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (folder / name).exists()
         }

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import LightRNNError
 from ..outputs import check_output, locked
-from ..runtime import choose_device, use_threads
+from ..runtime import use_threads
 from . import screen
 from .options import DeviceOption, ForceOption, JsonOption, ThreadsOption
 from .texts import ids_of
@@ -57,7 +57,7 @@ def mix(
     with nullcontext() if out is None else locked(out):
         if out is not None:
             check_output(out, "model", inputs=all_members(models), force=force)
-        members = load_all(models, device=choose_device(device))
+        members = load_all(models, device=device)
         together = Mix(members, [1.0] * len(members))
         names = [str(model) for model in models]
         if any(member.vocabulary.words != together.vocabulary.words for member in members):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import LightRNNError
-from ..runtime import choose_device, use_threads
+from ..runtime import use_threads
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption
 from .texts import tell_unknown
@@ -47,7 +47,7 @@ def next_(
     from ..text.vocabulary import Unknown
 
     use_threads(threads)
-    lm = load(model, device=choose_device(device))
+    lm = load(model, device=device)
     if interactive:
         _interact(lm, min(count, 9))
         return

@@ -72,7 +72,7 @@ def prepare(
       zcat shards/*.gz | lightrnn prepare - --min-count 3 -o data
       lightrnn prepare 1-billion-word-language-modeling-benchmark --preset billionw -o data
     """
-    from ..models.checkpoint import load_vocabulary
+    from ..models.folder import load_vocabulary
     from ..text import corpus as corpora
 
     texts = [*train, *(valid or []), *(test or [])]

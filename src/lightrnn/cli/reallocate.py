@@ -42,7 +42,8 @@ def reallocate(
       lightrnn train data --table clustered/table.tsv -o better
     """
     from ..inference.passes import evaluate
-    from ..models.checkpoint import load_lightrnn, read_config, save_model
+    from ..models.checkpoint import load_lightrnn, save_model
+    from ..models.folder import read_config
     from ..text.corpus import Corpus
     from ..training.refinement import carried_over, refine
 

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import LightRNNError
 from ..files import expand
-from ..runtime import BATCH_SIZE, choose_device, use_threads
+from ..runtime import BATCH_SIZE, use_threads
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice
 from .texts import given_lines, tell_unknown
@@ -70,7 +70,7 @@ def rescore(
             raise LightRNNError(f"{option} must be a finite number, got {value}")
     files = expand(nbest)
     use_threads(threads)
-    lm = load(model, device=choose_device(device))
+    lm = load(model, device=device)
     lists = chain.from_iterable(
         read_lists(chain.from_iterable(given_lines(file, errors)), cast(Layout | None, layout), file) for file in files
     )

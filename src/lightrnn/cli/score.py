@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from ..errors import LightRNNError
-from ..runtime import BATCH_SIZE, choose_device, use_threads
+from ..runtime import BATCH_SIZE, use_threads
 from ..text.rules import Convention
 from . import screen
 from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice
@@ -90,7 +90,7 @@ def score(
             "use another format or leave --unk out"
         )
     use_threads(threads)
-    lm = load(model, device=choose_device(device))
+    lm = load(model, device=device)
     written = make_format(cast(FormatName, format_name), lm, log_base)
     blocks, unknown = given_lines(file, errors), Unknown(lm.vocabulary)
     scored = score_lines(lm, blocks, cast(Convention, convention), unknown_words=rule, batch_size=batch_size)

@@ -51,7 +51,7 @@ def table(
       lightrnn table model --word london --words 30
       lightrnn table model --html table.html
     """
-    from ..models.checkpoint import load_table, load_vocabulary
+    from ..models.folder import load_table, load_vocabulary
     from ..table.explorer import explorer_page, grid_shape
 
     if sum(option is not None for option in (row, column, word)) > 1:

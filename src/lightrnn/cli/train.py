@@ -98,7 +98,7 @@ def train(
 
 def _corpus_of(data: Path, out: Path) -> Corpus:
     """The data of a run that goes on: the folder, or what was prepared from a text inside the model folder."""
-    from ..models.checkpoint import read_config
+    from ..models.folder import read_config
     from ..text.corpus import Corpus, is_data_folder
 
     read_config(out)

@@ -28,7 +28,8 @@ from ..inference.evaluation import perplexity_of
 from ..inference.lm import LM, NGramLM
 from ..inference.mixture import mixed, tune
 from ..inference.network import NetworkLM
-from ..models.checkpoint import CONFIG, TRAINING, VOCABULARY, load_model, read_config
+from ..models.checkpoint import load_model
+from ..models.folder import CONFIG, TRAINING, VOCABULARY, read_config
 from ..ngram.kneser_ney import estimate
 from ..outputs import locked, settle, sweep
 from ..runtime import Progress, choose_device, silent, threads

@@ -6,20 +6,22 @@ A mix is a folder with a config.json that names its models, by paths relative to
 import os
 from collections.abc import Sequence
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from ..border import check, file_name, list_of, number, record, whole
 from ..errors import LightRNNError
 from ..files import read_blocks, read_json, write_json
-from ..models.checkpoint import CONFIG, load_model
+from ..models.folder import CONFIG
 from ..ngram.arpa import read_arpa
 from ..ngram.kenlm import is_binary, load_binary
 from ..outputs import replace_output, settle
+from ..runtime import choose_device
 from ..text.vocabulary import Vocabulary
 from .lm import LM, NGramLM
-from .mixture import Mix
 from .network import NetworkLM
+
+if TYPE_CHECKING:
+    from .mixture import Mix
 
 MIX_FORMAT = 1
 DEEPEST = 8  # mixes inside each other
@@ -28,16 +30,18 @@ MEMBERS = record(
 )
 
 
-def load(path: str | Path, *, device: torch.device | str = "cpu", vocabulary: Vocabulary | None = None) -> LM:
-    """The model at a path, whatever its kind, ready to score.
+def load(path: str | Path, *, device: str = "cpu", vocabulary: Vocabulary | None = None) -> LM:
+    """The model at a path, whatever its kind, ready to score; device: auto, cpu or cuda, where texts are scored.
 
     A file is an ARPA file, or a binary for the `kenlm` package. A binary that was built without its words needs a
     vocabulary, which `lightrnn mix` takes from the first model.
     """
+    if device not in ("auto", "cpu"):
+        choose_device(device)  # fails now rather than later
     return _load(Path(path), device, vocabulary, ())
 
 
-def _load(path: Path, device: torch.device | str, vocabulary: Vocabulary | None, outer: tuple[Path, ...]) -> LM:
+def _load(path: Path, device: str, vocabulary: Vocabulary | None, outer: tuple[Path, ...]) -> LM:
     """outer: the mixes that it is in."""
     settle(path)
     if not path.exists():
@@ -46,7 +50,7 @@ def _load(path: Path, device: torch.device | str, vocabulary: Vocabulary | None,
         return _load_file(path, vocabulary)
     if is_mix(path):
         return _load_mix(path, device, outer)
-    return NetworkLM(*load_model(path, device))
+    return NetworkLM.load(path, device)
 
 
 def _load_file(path: Path, vocabulary: Vocabulary | None) -> LM:
@@ -59,12 +63,12 @@ def _load_file(path: Path, vocabulary: Vocabulary | None) -> LM:
     return NGramLM(read_arpa(path))
 
 
-def load_all(paths: Sequence[Path], *, device: torch.device | str = "cpu") -> list[LM]:
+def load_all(paths: Sequence[Path], *, device: str = "cpu") -> list[LM]:
     """Several models, the first of which says which words there are."""
     return _load_all(paths, device, ())
 
 
-def _load_all(paths: Sequence[Path], device: torch.device | str, outer: tuple[Path, ...]) -> list[LM]:
+def _load_all(paths: Sequence[Path], device: str, outer: tuple[Path, ...]) -> list[LM]:
     first = _load(paths[0], device, None, outer)
     return [first, *(_load(path, device, first.vocabulary, outer) for path in paths[1:])]
 
@@ -108,7 +112,9 @@ def read_mix(folder: Path) -> tuple[list[Path], list[float]]:
     return [folder / member["path"] for member in members], weights
 
 
-def _load_mix(folder: Path, device: torch.device | str, outer: tuple[Path, ...]) -> Mix:
+def _load_mix(folder: Path, device: str, outer: tuple[Path, ...]) -> "Mix":
+    from .mixture import Mix
+
     paths, weights = read_mix(folder)
     outer = (*outer, folder.resolve())
     for path in paths:

@@ -3,23 +3,28 @@
 Shapes: V vocabulary, N tokens of a text, K parts of a log-probability.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from ..models.base import Predictor, RecurrentModel, State
+from ..errors import LightRNNError
+from ..models.folder import load_weights, not_described
 from ..models.kind import kind_of
 from ..models.likeliest import Likeliest, best_of, draw_from
+from ..models.predictor import Arrays, Predictor
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Ids
 from .lm import LM
-from .passes import WINDOW, sentence_log_probs, stream_log_probs
+
+if TYPE_CHECKING:
+    from ..models.base import RecurrentModel
 
 
 @dataclass(frozen=True)
@@ -27,19 +32,51 @@ class NetworkState:
     """What was read so far: the last word (None: nothing) and the network's state before that word's last part."""
 
     last_word: int | None
-    inner: State
+    inner: Arrays
 
 
 class NetworkLM(LM):
-    """A LightRNN or one of its opponents."""
+    """A LightRNN or one of its opponents.
 
-    def __init__(self, model: RecurrentModel, vocabulary: Vocabulary) -> None:
+    Questions about single states go to a predictor, which for a LightRNN is NumPy alone; texts are scored by the
+    PyTorch model, which is made when it is first needed.
+    """
+
+    def __init__(self, model: "RecurrentModel", vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary)
-        self.model = model
+        self._make_model: Callable[[], RecurrentModel] = lambda: model
+        self._make_predictor = model.predictor
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu") -> "NetworkLM":
+        """The model of a folder; without PyTorch, until a text is to be scored, where its kind can do so."""
+
+        def model() -> "RecurrentModel":
+            from ..models.checkpoint import load_model
+            from ..runtime import choose_device
+
+            return load_model(folder, choose_device(device))[0]
+
+        config, vocabulary, weights, table = load_weights(folder)
+        make = kind_of(config).predictor
+        if make is None or table is None:
+            return cls(model(), vocabulary)
+        try:
+            predictor = make(config, weights, table)
+        except LightRNNError as error:
+            raise not_described(folder, error) from None
+        lm = cls.__new__(cls)
+        LM.__init__(lm, vocabulary)
+        lm._make_model, lm._make_predictor = model, lambda: predictor
+        return lm
+
+    @cached_property
+    def model(self) -> "RecurrentModel":
+        return self._make_model()
 
     @cached_property
     def _predictor(self) -> Predictor:
-        return self.model.predictor()
+        return self._make_predictor()
 
     @cached_property
     def _begin(self) -> NetworkState:
@@ -53,10 +90,10 @@ class NetworkLM(LM):
         return self._begin
 
     def stream_state(self) -> NetworkState:
-        return NetworkState(self.vocabulary.bos_id, self.model.initial_state(1))
+        return NetworkState(self.vocabulary.bos_id, self._predictor.start)
 
     def empty_state(self) -> NetworkState:
-        return NetworkState(None, self.model.initial_state(1))
+        return NetworkState(None, self._predictor.start)
 
     def advance(self, state: NetworkState, word: int) -> tuple[float, NetworkState]:
         if state.last_word is None:
@@ -64,20 +101,19 @@ class NetworkLM(LM):
         log_prob, inner = self._predictor.word(state.last_word, state.inner, word)
         return log_prob, NetworkState(word, inner)
 
-    @torch.inference_mode()
     def advance_all(self, state: NetworkState, ids: Ids) -> tuple[NDArray[np.float64], NetworkState]:
+        from .passes import continue_track
+
         scored = []
         if state.last_word is None and len(ids):
             log_prob, state = self.advance(state, int(ids[0]))
             scored.append(np.array([log_prob]))
             ids = ids[1:]
-        last, inner = state.last_word, state.inner
-        for begin in range(0, len(ids), WINDOW):
-            words = [last, *ids[begin : begin + WINDOW].tolist()]
-            log_probs, inner = self.model.log_probs(torch.tensor([words], device=inner[0].device), inner)
-            scored.append(log_probs[0].double().sum(dim=-1).cpu().numpy())
-            last = words[-1]
-        return np.concatenate([np.zeros(0), *scored]), NetworkState(last, inner)
+        if len(ids) == 0:
+            return np.concatenate([np.zeros(0), *scored]), state
+        assert state.last_word is not None
+        log_probs, inner = continue_track(self.model, state.last_word, state.inner, ids)
+        return np.concatenate([*scored, log_probs]), NetworkState(int(ids[-1]), inner)
 
     def next_log_probs(self, state: NetworkState) -> NDArray[np.float64]:
         if state.last_word is None:
@@ -102,6 +138,8 @@ class NetworkLM(LM):
         batch_size: int = BATCH_SIZE,
         progress: Progress = silent,
     ) -> NDArray[Any]:
+        from .passes import sentence_log_probs, stream_log_probs
+
         words = self.vocabulary
         if (convention or words.rules.convention) == "stream":
             return stream_log_probs(self.model, ids, words.bos_id, batch_size, progress=progress)
@@ -109,7 +147,8 @@ class NetworkLM(LM):
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        return kind_of(self.model.config).parts(self.model.config)
+        config = self.model.config
+        return kind_of(config).parts(config)
 
     @cached_property
     def unigram(self) -> NDArray[np.float64]:

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..models.base import LanguageModel, State, select_state
+from ..models.base import LanguageModel, RecurrentModel, State, select_state, to_arrays, to_tensors
+from ..models.predictor import Arrays
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
 from ..text.vocabulary import Vocabulary
@@ -169,3 +170,17 @@ def sentence_log_probs(
         progress("scoring", done, len(ids))
     assert scored is not None
     return scored
+
+
+@torch.inference_mode()
+def continue_track(
+    model: RecurrentModel, last_word: int, state: Arrays, ids: Ids, window: int = WINDOW
+) -> tuple[NDArray[np.float64], Arrays]:
+    """(N,): the log-probabilities of words in a row after a predictor's state, and the state after them."""
+    scored, inner = [], to_tensors(state, model)
+    words = np.concatenate([[last_word], ids]).astype(np.int64)
+    for begin in range(0, len(ids), window):
+        piece = torch.from_numpy(words[None, begin : begin + window + 1]).to(inner[0].device)
+        log_probs, inner = model.log_probs(piece, inner)
+        scored.append(log_probs[0].double().sum(dim=-1).cpu().numpy())
+    return np.concatenate(scored), to_arrays(inner)

@@ -17,7 +17,7 @@ from ..config import ModelConfig
 from ..registry import CELLS
 from ..table.word_table import WordTable
 from .cells import Cell
-from .likeliest import Likeliest
+from .predictor import Arrays, Predictor
 
 State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) each
 
@@ -36,35 +36,6 @@ class LanguageModel(Protocol):
 
     def initial_state(self, batch_size: int) -> State:
         """The state before anything was read."""
-        ...
-
-
-class Predictor(Protocol):
-    """A trained network made ready to answer what comes next, one state at a time.
-
-    A `state` is what `log_probs` leaves behind: the last word is not fed yet, or not all of it.
-    """
-
-    def fresh_state(self, word: int) -> State:
-        """The state at which `word` is the last word and the first that was read."""
-        ...
-
-    def word(self, last_word: int, state: State, word: int) -> tuple[float, State]:
-        """The natural-log probability of a word, and the state after it."""
-        ...
-
-    def all_words(self, last_word: int, state: State) -> NDArray[np.float64]:
-        """(V,): the natural-log probability of every word; exp of it sums to 1."""
-        ...
-
-    def likeliest(
-        self, last_word: int, state: State, count: int, allowed: NDArray[np.bool_] | None = None
-    ) -> Likeliest:
-        """The `count` most probable words, exactly; of those in allowed[V], if given."""
-        ...
-
-    def draw(self, last_word: int, state: State, temperature: float, random: np.random.Generator) -> int:
-        """A random word; at temperature 0 the likeliest (of a LightRNN, the likeliest row's likeliest column)."""
         ...
 
 
@@ -147,7 +118,7 @@ class RecurrentModel(nn.Module):
 def recurrence_of(config: ModelConfig) -> nn.RNNBase:
     """The recurrent layers of a model, D → H."""
     between_layers = config.dropout if config.layers > 1 else 0.0
-    layers: nn.RNNBase = CELLS[config.cell].module(
+    layers: nn.RNNBase = CELLS[config.cell].layers(
         config.input_size, config.hidden_size, config.layers, dropout=between_layers, batch_first=True
     )
     return layers
@@ -161,3 +132,14 @@ def stack_states(states: Sequence[State]) -> State:
 def select_state(state: State, tracks: Tensor | NDArray[np.int64] | NDArray[np.bool_] | slice) -> State:
     """Some tracks of a batch of states, copied: states are values, the original stays."""
     return tuple(tensor[:, tracks].clone(memory_format=torch.contiguous_format) for tensor in state)
+
+
+def to_arrays(state: State) -> Arrays:
+    """A state as a predictor has it."""
+    return tuple(tensor.detach().cpu().numpy() for tensor in state)
+
+
+def to_tensors(arrays: Arrays, model: nn.Module) -> State:
+    """A predictor's state as a model on its device has it."""
+    device = next(model.parameters()).device
+    return tuple(torch.from_numpy(array).to(device) for array in arrays)

@@ -19,19 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..text.vocabulary import Vocabulary
+from .sizes import CHARACTER_SIZE, FEATURES, FILTERS
 
 LONGEST = 40  # characters of a word that are looked at
-CHARACTER_SIZE = 15
-FILTERS = {width: 25 * width for width in range(1, 7)}  # of the convolutions: width → filters
-FEATURES = sum(FILTERS.values())  # 525
 WIDEST = max(FILTERS)
 SCALE = 0.2  # of a word vector's entries; the optimiser moves 525 of size 1 too far at a step for the gates they feed
 BLOCK = 4096  # words of the vocabulary whose vectors are computed at once
-
-
-def alphabet(vocabulary: Vocabulary) -> list[str]:
-    """The characters of all words, in order."""
-    return sorted(set().union(*vocabulary.words))
 
 
 def spell(vocabulary: Vocabulary) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -39,7 +32,7 @@ def spell(vocabulary: Vocabulary) -> tuple[NDArray[np.int32], NDArray[np.int64]]
 
     Code 0 is the start mark (and fills the rows), 1 the end mark, then the alphabet.
     """
-    codes = {character: code for code, character in enumerate(alphabet(vocabulary), 2)}
+    codes = {character: code for code, character in enumerate(vocabulary.alphabet, 2)}
     spelling = np.zeros((len(vocabulary), LONGEST + 2), np.int32)
     lengths = np.empty(len(vocabulary), np.int64)
     for index, word in enumerate(vocabulary.words):

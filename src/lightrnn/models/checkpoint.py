@@ -1,18 +1,5 @@
-"""A trained model on disk: one folder, no pickles, whole at every moment.
+"""Models and training states written to a model folder, and PyTorch models made of what is there: see folder.py."""
 
-    config.json           format, model settings, text rules, how it was trained, and the digest of each file below
-    vocab.tsv             word, tab, count
-    table.tsv             word, tab, row, tab, column (LightRNN only)
-    weights.safetensors   the parameters and the table's codes, or a hierarchical softmax's classes
-    training.safetensors  where training stands (optimiser, random state, carried state): only needed to go on
-    metrics.jsonl         one line a validation
-
-config.json is the commit: new files are first written as NAME.new, then config.json with their digests is renamed into
-place, then they take their names. A reader takes whichever of NAME and NAME.new has the digest that config.json tells,
-so a kill between any two of these steps leaves a model whose weights, table and vocabulary belong together.
-"""
-
-import contextlib
 import hashlib
 import io
 import json
@@ -22,40 +9,33 @@ from typing import IO, Any, cast
 
 import safetensors.torch
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from ..border import check, digest, list_of, maybe, number, one_of, parse_json, record, text, whole
+from ..border import parse_json
 from ..config import ModelConfig
 from ..errors import LightRNNError
-from ..files import atomic_file, read_json, sha256, write_json
-from ..outputs import settle, sweep
-from ..registry import KINDS
+from ..files import atomic_file, sha256, write_json
+from ..outputs import sweep
 from ..table.word_table import WordTable
-from ..text.rules import TextRules
 from ..text.vocabulary import Vocabulary
 from .base import RecurrentModel
-from .kind import build, kind_of
-from .lightrnn import LightRNN
-from .tensors import check_finite, check_like, check_permutation, read_tensors
-
-MODEL_FORMAT = 1
-CONFIG, VOCABULARY, TABLE, WEIGHTS = "config.json", "vocab.tsv", "table.tsv", "weights.safetensors"
-TRAINING, METRICS = "training.safetensors", "metrics.jsonl"
-
-DIMENSIONS = list_of(whole(1, 10**9), least=2, most=8)  # of a table
-DESCRIPTION = record(
-    {
-        "model": record({}),
-        "vocabulary_size": whole(2, 2**31),
-        "rules": record({}),
-        "files": record({VOCABULARY: digest(), WEIGHTS: digest()}, {TABLE: digest()}),
-        "training": record(
-            {}, {"valid_perplexity": maybe(number(least=0)), **dict.fromkeys(("round", "words", "steps"), whole())}
-        ),
-    },
-    {"sources": record({}, dict.fromkeys((VOCABULARY, TABLE, WEIGHTS), text()))},
+from .folder import (
+    CONFIG,
+    MODEL_FORMAT,
+    TABLE,
+    TRAINING,
+    VOCABULARY,
+    WEIGHTS,
+    check_table,
+    checked_weights,
+    load_weights,
+    not_described,
+    read_config,
 )
-TABLE_DESCRIPTION = record({"table_shape": DIMENSIONS, "files": record({TABLE: digest()})})
+from .kind import build
+from .lightrnn import LightRNN
+from .tensors import check_like, read_arrays
 
 
 def save_model(folder: Path, model: RecurrentModel, vocabulary: Vocabulary, training: dict[str, Any]) -> None:
@@ -110,121 +90,40 @@ def finish_commit(folder: Path) -> dict[str, Any]:
     return config
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a model folder, checked to be one that this version can read."""
-    settle(folder)
-    if not (folder / CONFIG).is_file():
-        raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
-    path, remedy = folder / CONFIG, "restore it or train again"
-    config = read_json(path, record({"format": whole(1), "kind": one_of([*KINDS, "mix"])}), remedy)
-    if config["kind"] == "mix":
-        raise LightRNNError(f"{folder} is a mix, where a single model is needed; name one of its models")
-    if config["format"] > MODEL_FORMAT:
-        raise LightRNNError(
-            f"{folder} was written by a newer lightrnn (model format {config['format']}, this one reads up to "
-            f"{MODEL_FORMAT}); upgrade lightrnn"
-        )
-    check(config, DESCRIPTION, str(path), remedy)
-    if KINDS[config["kind"]].has_table:
-        check(config, TABLE_DESCRIPTION, str(path), remedy)
-    if ModelConfig.from_dict(config["model"], str(path)).model != config["kind"]:
-        raise LightRNNError(f"{path} describes a {config['kind']} by the settings of another model; {remedy}")
-    return config
-
-
-def _read_committed(folder: Path, name: str) -> bytes:
-    """The contents that belong to config.json: of NAME, or of NAME.new if a kill came before its renaming."""
-    candidates = folder / name, folder / f"{name}.new"
-    looked_for: list[str | None] = []
-    while looked_for.count(digest := read_config(folder)["files"].get(name)) < 3:  # a trainer may be saving just now
-        looked_for.append(digest)
-        for path in candidates:
-            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-                data = path.read_bytes()
-                if hashlib.sha256(data).hexdigest() == digest:
-                    return data
-    if not any(path.is_file() for path in candidates):
-        raise LightRNNError(f"{folder} has no {name}; restore it from a copy or train again")
-    raise LightRNNError(
-        f"{folder / name} is damaged or belongs to another model: it is not the file that {CONFIG} lists; "
-        "restore it from a copy or train again"
-    )
-
-
-def load_vocabulary(folder: Path) -> Vocabulary:
-    config = read_config(folder)
-    rules = TextRules.from_dict(config["rules"], str(folder / CONFIG))
-    vocabulary = Vocabulary.parse(_read_committed(folder, VOCABULARY), str(folder / VOCABULARY), rules)
-    if len(vocabulary) != config["vocabulary_size"]:
-        raise LightRNNError(
-            f"{folder / VOCABULARY} has {len(vocabulary):,} words where {CONFIG} says {config['vocabulary_size']:,}; "
-            "restore it from a copy or train again"
-        )
-    return vocabulary
-
-
-def check_table(folder: Path) -> None:
-    """Refuse a model without a word table."""
-    if not KINDS[kind := read_config(folder)["kind"]].has_table:
-        raise LightRNNError(f"{folder} is a model of kind {kind}, which has no word table; give a LightRNN")
-
-
-def load_table(folder: Path, vocabulary: Vocabulary) -> WordTable:
-    check_table(folder)
-    return WordTable.parse(_read_committed(folder, TABLE), str(folder / TABLE), vocabulary)
-
-
-def load_model(folder: Path, device: torch.device | str = "cpu") -> tuple[RecurrentModel, Vocabulary]:
+def load_model(folder: str | Path, device: torch.device | str = "cpu") -> tuple[RecurrentModel, Vocabulary]:
     """The trained model of whatever kind, ready to score (dropout off), and its vocabulary."""
-    config = read_config(folder)
-    vocabulary = load_vocabulary(folder)
-    settings = ModelConfig.from_dict(config["model"], str(folder / CONFIG))
-    if kind_of(settings).has_table:
-        _read_committed(folder, TABLE)
-    data = _read_committed(folder, WEIGHTS)
+    config, vocabulary, weights, table = load_weights(Path(folder))
     try:
-        weights, _ = read_tensors(data)
+        model = _rebuild(config, vocabulary, weights, table)
     except LightRNNError as error:
-        raise LightRNNError(f"{folder / WEIGHTS} is damaged ({error}); restore it or train again") from None
-    try:
-        model = rebuild(settings, vocabulary, weights, config.get("table_shape"))
-    except LightRNNError as error:
-        raise LightRNNError(
-            f"{folder / CONFIG} does not describe the weights beside it ({error}); restore both or train again"
-        ) from None
+        raise not_described(Path(folder), error) from None
     return model.to(device).eval(), vocabulary
 
 
 def rebuild(
     config: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor], shape: list[int] | None, seed: int = 0
 ) -> RecurrentModel:
-    """The model that has these weights, which were read from a file; shape: of its table, if it has one.
+    """The model that has these weights, which were read from a file; shape: of its table, if it has one."""
+    arrays = {name: tensor.numpy() for name, tensor in weights.items()}
+    return _rebuild(config, vocabulary, arrays, checked_weights(config, vocabulary, arrays, shape), seed)
 
-    Nothing that the settings ask for is allocated before the weights are known to have those sizes.
-    """
-    table = None
-    if kind_of(config).has_table:
-        codes = weights.get("codes")
-        if codes is None or shape is None or codes.dtype != torch.int32 or codes.shape != (len(vocabulary), len(shape)):
-            raise LightRNNError(f"codes must be whole numbers, {len(shape or [])} for each of the words")
-        if config.components != len(shape):
-            raise LightRNNError(f"the table has {len(shape)} components, and the settings say {config.components}")
-        table = WordTable(codes.numpy().astype("int64"), tuple(shape))
-    with torch.device("meta"):
-        expected = build(config, vocabulary, table, seed).state_dict()
-    check_like(weights, expected)
-    check_finite(weights)
-    for name, tensor in weights.items():
-        if not tensor.is_floating_point() and name != "codes":
-            check_permutation(name, tensor)
+
+def _rebuild(
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    weights: Mapping[str, NDArray[Any]],
+    table: WordTable | None,
+    seed: int = 0,
+) -> RecurrentModel:
     model = build(config, vocabulary, table, seed)
-    model.load_state_dict(weights)
+    check_like(weights, model.state_dict())
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     return model
 
 
-def load_lightrnn(folder: Path, device: torch.device | str = "cpu") -> tuple[LightRNN, Vocabulary]:
+def load_lightrnn(folder: str | Path, device: torch.device | str = "cpu") -> tuple[LightRNN, Vocabulary]:
     """The same where only a model with a word table will do."""
-    check_table(folder)
+    check_table(Path(folder))
     model, vocabulary = load_model(folder, device)
     return cast(LightRNN, model), vocabulary
 
@@ -253,7 +152,8 @@ def load_training(folder: Path) -> tuple[dict[str, Tensor], Any]:
     if not path.is_file():
         raise LightRNNError(f"{folder} has no {TRAINING} to resume from; start a new run without --resume")
     try:
-        tensors, metadata = read_tensors(path.read_bytes())
+        arrays, metadata = read_arrays(path.read_bytes())
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         facts = metadata.get("facts", "")
         if _digest(tensors, facts) != metadata.get("sha256"):
             raise LightRNNError("its digest is wrong")

@@ -1,16 +1,22 @@
 """What the rest of the package asks of a kind of model: one record each, found by name in `registry.KINDS`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
+
+from numpy.typing import NDArray
 
 from ..config import ModelConfig
 from ..registry import KINDS
 from ..table.word_table import WordTable
 from ..text.vocabulary import Vocabulary
-from .base import RecurrentModel
+from .predictor import Predictor
 
-Build = Callable[[ModelConfig, Vocabulary, WordTable | None, int], RecurrentModel]
+if TYPE_CHECKING:
+    from .base import RecurrentModel
+
+Build = Callable[[ModelConfig, Vocabulary, WordTable | None, int], "RecurrentModel"]
+MakePredictor = Callable[[ModelConfig, Mapping[str, NDArray[Any]], WordTable], Predictor]
 Shape = tuple[int, ...]
 
 
@@ -30,7 +36,8 @@ class Kind:
 
     build: a new one from settings, vocabulary, the table that it starts from, and the seed that deals words to random
     classes. parts: what the parts of its log-probabilities are called. parameters: how many there are, by part.
-    has_table: a word table belongs to it, is saved with it and can be refined. start_shape: the shape of the table that
+    has_table: a word table belongs to it, is saved with it and can be refined. predictor: makes one from the weights
+    and the table alone, where that can be done without PyTorch. start_shape: the shape of the table that
     it starts from, for so many words; None where it needs none. settings: the fields of the recipe that mean something
     to it, among those that do not to all. input_size: of its input vectors, where that is not a setting.
     input_dropout: whether there is dropout between the input and the recurrence.
@@ -40,6 +47,7 @@ class Kind:
     parts: Callable[[ModelConfig], tuple[str, ...]]
     parameters: Callable[[ModelConfig, Size], dict[str, int]]
     has_table: bool = False
+    predictor: MakePredictor | None = None
     start_shape: Callable[[ModelConfig, int], Shape | None] = lambda config, words: None
     settings: frozenset[str] = field(default_factory=frozenset)
     input_size: int = 0
@@ -50,7 +58,7 @@ def kind_of(config: ModelConfig) -> Kind:
     return cast(Kind, KINDS[config.model])
 
 
-def build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> RecurrentModel:
+def build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "RecurrentModel":
     """A new model with random weights, from PyTorch's global generator; `seed` deals words to random classes.
 
     A LightRNN needs its table. A hierarchical softmax with classes from a table is given that, unless its classes come

@@ -17,12 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import ModelConfig
-from ..table.word_table import WordTable, component_names, table_shape
-from ..text.vocabulary import Vocabulary
+from ..table.word_table import WordTable
 from .base import RecurrentModel, State, recurrence_of
-from .kind import Kind, Size
 from .predictor import CodePredictor
-from .sizes import vectors_and_recurrence
 
 
 class LightRNN(RecurrentModel):
@@ -71,7 +68,8 @@ class LightRNN(RecurrentModel):
         return torch.stack(parts, dim=-1), state
 
     def predictor(self) -> CodePredictor:
-        return CodePredictor(self)
+        weights = {name: tensor.cpu().numpy() for name, tensor in self.state_dict().items()}
+        return CodePredictor(self.config, weights, self.table)
 
     @torch.inference_mode()
     def word_vectors(self) -> Tensor:
@@ -114,29 +112,3 @@ class LightRNN(RecurrentModel):
         on_edge = (prefix == prefix.new_tensor(self.last_place[:component])).all(dim=-1)  # (…)
         missing = torch.arange(self.shape[component], device=scores.device) > last  # (n_s)
         return scores.masked_fill(on_edge.unsqueeze(-1) & missing, -torch.inf)
-
-
-def _build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> LightRNN:
-    assert table is not None
-    return LightRNN(config, table)
-
-
-def _parameters(config: ModelConfig, size: Size) -> dict[str, int]:
-    """About 2√V·n input vectors, 2√V·m output vectors, for an LSTM 4m(n + m) a layer."""
-    shape = size.shape or table_shape(size.words, config.components, config.rows)
-    return vectors_and_recurrence(config, sum(shape))
-
-
-LIGHTRNN = Kind(
-    build=_build,
-    parts=lambda config: component_names(config.components),
-    parameters=_parameters,
-    has_table=True,
-    start_shape=lambda config, words: table_shape(words, config.components, config.rows),
-    settings=frozenset(
-        {
-            *("embedding_size", "components", "rows", "output_bias"),
-            *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver"),
-        }
-    ),
-)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from ..table.word_table import WordTable, table_shape
 from ..text.vocabulary import frequency_ranks
+from .sizes import adaptive_shape
 
 BLOCK = 16  # positions of one class that are scored together
 SCORES = 2**25  # scores that an exact softmax holds at once
-HEAD = 2000  # most words in the head of the adaptive softmax
 
 
 class Output(nn.Module):
@@ -204,13 +204,3 @@ class AdaptiveSoftmax(Output):
     def distribution(self, hidden: Tensor) -> Tensor:
         log_probs: Tensor = self.softmax.log_prob(hidden[None])
         return log_probs[0, self.ranks]
-
-
-def adaptive_shape(size: int, units: int) -> tuple[list[int], float]:
-    """Cutoffs and divisor: a head of a fifth of the words but at most HEAD, and two tails with the cut at √(head · V).
-
-    Each tail's vectors have half the size of those before it (networks of fewer than 4 units: the full size).
-    """
-    head = min(HEAD, max(1, size // 5))
-    middle = round((head * size) ** 0.5)
-    return sorted({cut for cut in (head, middle) if cut < size}), 2.0 if units >= 4 else 1.0

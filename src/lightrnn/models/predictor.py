@@ -1,98 +1,170 @@
-"""What comes next after a state: one word's probability, all words', the likeliest ones, a draw.
+"""What comes next after a state: one word's probability, all words', the likeliest ones, a draw. Without PyTorch.
 
-Shapes: V vocabulary, K components, n_s values of component s, P prefixes (the first s components of a place), H hidden.
+Shapes: B batch, V vocabulary, K components, n_s values of component s, N = Σ n_s input vectors, P prefixes (the first s
+components of a place), D embedding, H hidden, L layers, G gates of the cell.
 
 A `state` is what `log_probs` leaves behind: all codes of the words before were fed but the last word's last one. So
 every question begins by feeding that code, which gives the row softmax.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from .base import State, select_state
+from ..config import ModelConfig
+from ..registry import CELLS
+from ..table.word_table import WordTable
+from .cells import Array, Cell
 from .likeliest import Likeliest, draw_from
-from .steps import Steps
+from .tensors import check_like
 
-if TYPE_CHECKING:
-    from .lightrnn import LightRNN
+Arrays = tuple[Array, ...]  # a state: (L, B, H) each
+Numbers = NDArray[np.int64]
 
 FIRST_CHUNK, LAST_CHUNK = 16, 256  # rows opened together by the search
 
 
+class Predictor(Protocol):
+    """A trained network made ready to answer what comes next, one state at a time.
+
+    A `state` is what `log_probs` leaves behind: the last word is not fed yet, or not all of it.
+    """
+
+    start: Arrays  # the state before anything was read
+
+    def fresh_state(self, word: int) -> Arrays:
+        """The state at which `word` is the last word and the first that was read."""
+        ...
+
+    def word(self, last_word: int, state: Arrays, word: int) -> tuple[float, Arrays]:
+        """The natural-log probability of a word, and the state after it."""
+        ...
+
+    def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
+        """(V,): the natural-log probability of every word; exp of it sums to 1."""
+        ...
+
+    def likeliest(
+        self, last_word: int, state: Arrays, count: int, allowed: NDArray[np.bool_] | None = None
+    ) -> Likeliest:
+        """The `count` most probable words, exactly; of those in allowed[V], if given."""
+        ...
+
+    def draw(self, last_word: int, state: Arrays, temperature: float, random: np.random.Generator) -> int:
+        """A random word; at temperature 0 the likeliest (of a LightRNN, the likeliest row's likeliest column)."""
+        ...
+
+
+class Steps:
+    """A recurrence over vectors (N, D) step by step, dropout off: what its layers give for one vector at a time.
+
+    There are only N different inputs of the first layer, 2√V for K = 2, so their products with W are a table of
+    (N, G·H), made once: half of a step's arithmetic. Where many codes are fed after one and the same state (all rows of
+    a table, say), U·h is computed once for all of them.
+    """
+
+    def __init__(self, cell: Cell, layers: list[list[Array]], vectors: Array) -> None:
+        """layers: of each W, U and the two biases, as PyTorch has them."""
+        self._cell = cell
+        self._layers = [(W.T, U.T, b_input, b_hidden) for W, U, b_input, b_hidden in layers]
+        self._products = vectors @ self._layers[0][0] + self._layers[0][2]  # (N, G·H)
+        self.start: Arrays = tuple(
+            np.zeros((len(layers), 1, layers[0][1].shape[1]), np.float32) for _ in range(cell.states)
+        )
+
+    def __call__(self, numbers: Numbers, state: Arrays) -> tuple[Array, Arrays]:
+        """Feed vectors, by their numbers (B,), after a state of B tracks, or of one for all.
+
+        Returns the outputs (B, H) and the state after them.
+        """
+        inputs = self._products[numbers]  # (B, G·H)
+        after: list[list[Array]] = []
+        for layer, (W, U, b_input, b_hidden) in enumerate(self._layers):
+            if layer:
+                inputs = after[-1][0] @ W + b_input
+            before = [array[layer] for array in state]  # (1 or B, H) each
+            after.append(self._cell.step(inputs, before[0] @ U + b_hidden, before))
+        return after[-1][0], tuple(np.stack(arrays) for arrays in zip(*after, strict=True))
+
+
 class CodePredictor:
-    """A LightRNN made ready to answer, one state at a time: see base.Predictor."""
+    """A LightRNN made ready to answer, from its weights and its table."""
 
-    def __init__(self, model: "LightRNN") -> None:
-        self._model = model
-        self._steps = Steps(model.cell, model.recurrence, model.input_vectors.weight)
-        self._shape = model.shape
-        self._stacked = (model.codes + model.offsets).long()  # (V, K): indices of input_vectors
-        self._codes = model.codes.long()
-        table = model.table
-        self._place_of_word = torch.from_numpy(table.places).to(model.codes.device)  # (V,)
-        self._word_of_place = table.words
+    def __init__(self, config: ModelConfig, weights: Mapping[str, NDArray[Any]], table: WordTable) -> None:
+        """weights: as LightRNN.state_dict names them."""
+        check_like(weights, _expected(config, table))
 
-    @torch.inference_mode()
-    def fresh_state(self, word: int) -> State:
+        def layer(index: int) -> list[Array]:
+            return [weights[f"recurrence.{name}_l{index}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+
+        self._table = table
+        self._steps = Steps(
+            CELLS[config.cell],
+            [layer(index) for index in range(config.layers)],
+            weights["input_vectors.weight"],
+        )
+        self.start = self._steps.start
+        self._vectors = [weights[f"output_vectors.{s}"].T for s in range(table.components)]  # (H, n_s)
+        self._biases = [weights.get(f"output_bias.{s}", np.float32(0)) for s in range(table.components)]
+        self._offsets = np.concatenate([[0], np.cumsum(table.shape)[:-1]])
+        self._stacked = table.codes + self._offsets  # (V, K): indices of input_vectors
+
+    @cached_property
+    def _word_of_place(self) -> Numbers:
+        return self._table.words
+
+    def fresh_state(self, word: int) -> Arrays:
         """All codes of the word but the last are read, from nothing."""
-        state = self._model.initial_state(1)
+        state = self._steps.start
         for code in self._stacked[word, :-1]:
-            _, state = self._steps(code.view(1), state)
+            _, state = self._steps(code[None], state)
         return state
 
-    @torch.inference_mode()
-    def word(self, last_word: int, state: State, word: int) -> tuple[float, State]:
-        """The natural-log probability of one word, and the state after it: K steps and K softmaxes."""
-        codes = self._codes[word]  # (K,)
-        feeds = torch.cat([self._stacked[last_word, -1:], self._stacked[word, :-1]])  # (K,)
+    def word(self, last_word: int, state: Arrays, word: int) -> tuple[float, Arrays]:
+        """K steps and K softmaxes."""
+        codes = self._table.codes[word]  # (K,)
+        feeds = [self._stacked[last_word, -1], *self._stacked[word, :-1]]
         total = 0.0
-        for s in range(len(codes)):
-            outputs, state = self._steps(feeds[s : s + 1], state)
-            scores = self._model.scores(s, outputs, codes[None, :s])[0]
-            total += float(scores[codes[s]] - scores.logsumexp(dim=-1))
+        for s, (feed, code) in enumerate(zip(feeds, codes, strict=True)):
+            outputs, state = self._steps(feed[None], state)
+            total += float(self._log_probs(s, outputs, codes[None, :s])[0, code])
         return total, state
 
-    @torch.inference_mode()
-    def all_words(self, last_word: int, state: State) -> NDArray[np.float64]:
-        """(V,): the natural-log probability of every word; exp of it sums to 1. One batched step a component."""
+    def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
+        """One batched step a component."""
         prefixes = self._root(last_word, state)
-        for s in range(len(self._shape)):
+        for s in range(self._table.components):
             prefixes = self._open(s, prefixes)
-        return prefixes.log_probs[self._place_of_word].double().cpu().numpy()
+        return prefixes.log_probs[self._table.places].astype(np.float64)
 
-    @torch.inference_mode()
     def likeliest(
-        self, last_word: int, state: State, count: int, allowed: NDArray[np.bool_] | None = None
+        self, last_word: int, state: Arrays, count: int, allowed: NDArray[np.bool_] | None = None
     ) -> Likeliest:
-        """The `count` most probable words, exactly; of those in allowed[V], if given.
-
-        A word is never likelier than its row: P(w) = P_r(row) · P_c(column | row) ≤ P_r(row). So rows are opened in
+        """A word is never likelier than its row: P(w) = P_r(row) · P_c(column | row) ≤ P_r(row). So rows are opened in
         falling order of P_r, and no more once P_r is not above the least of the best words found. The same for K > 2,
         one component after the other.
         """
-        count = min(count, len(self._word_of_place))
+        count = min(count, len(self._table))
         masks = self._allowed_prefixes(allowed)
-        best_places = self._codes.new_zeros(0)
-        best = torch.zeros(0, device=best_places.device)
+        best_places, best = np.zeros(0, np.int64), np.zeros(0, np.float32)
         opened = 0
 
         def search(s: int, prefixes: "_Prefixes") -> None:
             """Open prefixes with s components, likeliest first."""
             nonlocal best_places, best, opened
             if masks is not None and s:
-                prefixes.log_probs.masked_fill_(~masks[s - 1][prefixes.places], -torch.inf)
-            if s == len(self._shape):
-                found = torch.cat([best, prefixes.log_probs])
-                best, kept = found.topk(min(count, len(found)))
-                best_places = torch.cat([best_places, prefixes.places])[kept]
+                prefixes.log_probs[~masks[s - 1][prefixes.places]] = -np.inf
+            if s == self._table.components:
+                found = np.concatenate([best, prefixes.log_probs])
+                top = _top(found, count)
+                best, best_places = found[top], np.concatenate([best_places, prefixes.places])[top]
                 return
-            order = prefixes.log_probs.argsort(descending=True)
+            order = np.argsort(-prefixes.log_probs, kind="stable")
             begin, chunk = 0, FIRST_CHUNK
             while begin < len(order):
                 some = order[begin : begin + chunk]
@@ -105,65 +177,93 @@ class CodePredictor:
                 begin, chunk = begin + chunk, min(2 * chunk, LAST_CHUNK)
 
         search(0, self._root(last_word, state))
-        some = best > -torch.inf
-        return Likeliest(
-            self._word_of_place[best_places[some].cpu().numpy()], best[some].double().cpu().numpy(), opened
-        )
+        some = best > -np.inf
+        return Likeliest(self._word_of_place[best_places[some]], best[some].astype(np.float64), opened)
 
-    @torch.inference_mode()
-    def draw(self, last_word: int, state: State, temperature: float, random: np.random.Generator) -> int:
-        """A random word: one draw a component, no distribution over words. Temperature 0 takes the likeliest each time,
-        the paper's greedy row, then column."""
+    def draw(self, last_word: int, state: Arrays, temperature: float, random: np.random.Generator) -> int:
+        """One draw a component, no distribution over words. Temperature 0 takes the likeliest each time, the paper's
+        greedy row, then column."""
         feed = self._stacked[last_word, -1]
         place: list[int] = []
-        for s in range(len(self._shape)):
-            outputs, state = self._steps(feed.view(1), state)
-            prefix = torch.tensor([place], dtype=torch.long, device=outputs.device)
-            scores = self._model.scores(s, outputs, prefix)[0].cpu().numpy()  # (n_s,)
+        for s in range(self._table.components):
+            outputs, state = self._steps(feed[None], state)
+            scores = self._log_probs(s, outputs, np.array([place], np.int64))[0]  # (n_s,)
             place.append(draw_from(scores, temperature, random))
-            feed = self._model.offsets[s] + place[-1]
-        return int(self._word_of_place[np.ravel_multi_index(place, self._shape)])
+            feed = self._offsets[s] + place[-1]
+        return int(self._word_of_place[np.ravel_multi_index(place, self._table.shape)])
 
-    def _root(self, last_word: int, state: State) -> "_Prefixes":
-        none = self._codes.new_zeros(1)
-        return _Prefixes(none, none.float(), self._stacked[last_word, -1:], state, none)
+    def _log_probs(self, component: int, hidden: Array, prefix: Numbers) -> Array:
+        """Equation (2): hidden (P, H), prefix (P, component) → (P, n_component); see LightRNN.scores."""
+        scores: Array = hidden @ self._vectors[component] + self._biases[component]
+        last = self._table.last_place
+        if not self._table.is_full and last[component] < self._table.shape[component] - 1:
+            on_edge = (prefix == np.array(last[:component], np.int64)).all(axis=-1)  # (P,)
+            missing = np.arange(self._table.shape[component]) > last[component]  # (n_s,)
+            scores[on_edge[:, None] & missing] = -np.inf
+        scores -= scores.max(axis=-1, keepdims=True)
+        scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+        return scores
+
+    def _root(self, last_word: int, state: Arrays) -> "_Prefixes":
+        none = np.zeros(1, np.int64)
+        return _Prefixes(none, none.astype(np.float32), self._stacked[last_word, -1:], state, none)
 
     def _open(self, s: int, prefixes: "_Prefixes") -> "_Prefixes":
         """All extensions of some prefixes with s components by component s, those that exist, in order."""
-        state = prefixes.state
+        state, shape, places = prefixes.state, self._table.shape, prefixes.places
         if state[0].shape[1] > 1:
-            state = select_state(state, prefixes.tracks)
+            state = tuple(array[:, prefixes.tracks] for array in state)
         outputs, after = self._steps(prefixes.feed, state)  # (P, H)
-        n, places = self._shape[s], prefixes.places
-        digits = [places // prod(self._shape[i + 1 : s]) % self._shape[i] for i in range(s)]
-        codes = torch.stack(digits, dim=1) if s else places.new_zeros(1, 0)  # (P, s)
-        log_probs = self._model.scores(s, outputs, codes).log_softmax(dim=-1)  # (P, n_s)
-        log_probs += prefixes.log_probs[:, None]
-        values = torch.arange(n, device=places.device)
+        digits = [places // prod(shape[i + 1 : s]) % shape[i] for i in range(s)]
+        codes = np.stack(digits, axis=1) if s else np.zeros((1, 0), np.int64)  # (P, s)
+        log_probs = self._log_probs(s, outputs, codes) + prefixes.log_probs[:, None]  # (P, n_s)
+        values = np.arange(shape[s])
         extended = _Prefixes(
-            (places[:, None] * n + values).flatten(),
-            log_probs.flatten(),
-            (values + self._model.offsets[s]).repeat(len(places)),
+            (places[:, None] * shape[s] + values).ravel(),
+            log_probs.ravel(),
+            np.tile(values + self._offsets[s], len(places)),
             after,
-            torch.arange(len(places), device=places.device).repeat_interleave(n),
+            np.repeat(np.arange(len(places)), shape[s]),
         )
-        existing = -(-len(self._word_of_place) // prod(self._shape[s + 1 :]))
-        if self._model.is_full or bool(extended.places.max() < existing):
+        existing = -(-len(self._table) // prod(shape[s + 1 :]))
+        if self._table.is_full or extended.places.max() < existing:
             return extended
-        return extended.select(torch.nonzero(extended.places < existing)[:, 0])
+        return extended.select(np.flatnonzero(extended.places < existing))
 
-    def _allowed_prefixes(self, allowed: NDArray[np.bool_] | None) -> list[Tensor] | None:
+    def _allowed_prefixes(self, allowed: NDArray[np.bool_] | None) -> list[NDArray[np.bool_]] | None:
         """For every component s, whether a prefix with s+1 components leads to an allowed word."""
         if allowed is None:
             return None
         places = np.flatnonzero(allowed[self._word_of_place])
         masks = []
-        for s in range(len(self._shape)):
-            below = prod(self._shape[s + 1 :])
-            mask = torch.zeros(-(-len(allowed) // below), dtype=torch.bool)
-            mask[torch.from_numpy(places // below)] = True
-            masks.append(mask.to(self._codes.device))
+        for s in range(self._table.components):
+            below = prod(self._table.shape[s + 1 :])
+            mask = np.zeros(-(-len(allowed) // below), bool)
+            mask[places // below] = True
+            masks.append(mask)
         return masks
+
+
+def _expected(config: ModelConfig, table: WordTable) -> dict[str, NDArray[Any]]:
+    """Arrays like a LightRNN's weights, of names, shapes and kinds, that take no memory."""
+    D, H, G = config.input_size, config.hidden_size, CELLS[config.cell].gates
+    shapes: dict[str, tuple[int, ...]] = {"input_vectors.weight": (sum(table.shape), D)}
+    for layer in range(config.layers):
+        shapes[f"recurrence.weight_ih_l{layer}"] = (G * H, H if layer else D)
+        shapes[f"recurrence.weight_hh_l{layer}"] = (G * H, H)
+        shapes |= {f"recurrence.bias_{side}_l{layer}": (G * H,) for side in ("ih", "hh")}
+    shapes |= {f"output_vectors.{s}": (n, H) for s, n in enumerate(table.shape)}
+    shapes |= {f"output_bias.{s}": (n,) for s, n in enumerate(table.shape) if config.output_bias}
+    like: dict[str, NDArray[Any]] = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
+    return like | {"codes": table.codes.astype(np.int32)}
+
+
+def _top(values: Array, count: int) -> Numbers:
+    """The places of the `count` largest, largest first."""
+    if len(values) > count:
+        some = np.argpartition(-values, count - 1)[:count]
+        return some[np.argsort(-values[some], kind="stable")]
+    return np.argsort(-values, kind="stable")
 
 
 @dataclass(frozen=True)
@@ -171,11 +271,11 @@ class _Prefixes:
     """P first parts of places: their numbers in lexicographic order, log-probabilities, the code to feed next, and
     after which track of `state` (a single one serves all)."""
 
-    places: Tensor
-    log_probs: Tensor
-    feed: Tensor
-    state: State
-    tracks: Tensor
+    places: Numbers
+    log_probs: Array
+    feed: Numbers
+    state: Arrays
+    tracks: Numbers
 
-    def select(self, some: Tensor) -> "_Prefixes":
+    def select(self, some: Numbers) -> "_Prefixes":
         return _Prefixes(self.places[some], self.log_probs[some], self.feed[some], self.state, self.tracks[some])

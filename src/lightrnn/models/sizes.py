@@ -41,3 +41,21 @@ def human_bytes(count: float) -> str:
         if count >= 1000
         else f"{count:.0f} B"
     )
+
+
+# Of the opponents' parts, which must be known without building them.
+
+FILTERS = {width: 25 * width for width in range(1, 7)}  # of the character convolutions: width → filters
+FEATURES = sum(FILTERS.values())  # 525
+CHARACTER_SIZE = 15
+HEAD = 2000  # most words in the head of the adaptive softmax
+
+
+def adaptive_shape(size: int, units: int) -> tuple[list[int], float]:
+    """Cutoffs and divisor: a head of a fifth of the words but at most HEAD, and two tails with the cut at √(head · V).
+
+    Each tail's vectors have half the size of those before it (networks of fewer than 4 units: the full size).
+    """
+    head = min(HEAD, max(1, size // 5))
+    middle = round((head * size) ** 0.5)
+    return sorted({cut for cut in (head, middle) if cut < size}), 2.0 if units >= 4 else 1.0

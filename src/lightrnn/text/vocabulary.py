@@ -58,6 +58,11 @@ class Vocabulary:
         return {word.encode(): index for index, word in enumerate(self.words)}
 
     @cached_property
+    def alphabet(self) -> list[str]:
+        """The characters of all words, in order."""
+        return sorted(set().union(*self.words))
+
+    @cached_property
     def _sorted(self) -> tuple[list[str], NDArray[np.int64]]:
         """The words in order, and their ids."""
         order = sorted(range(len(self.words)), key=self.words.__getitem__)

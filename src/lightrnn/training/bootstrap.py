@@ -17,7 +17,7 @@ import torch
 
 from ..config import Recipe
 from ..inference.passes import evaluate
-from ..models.checkpoint import METRICS
+from ..models.folder import METRICS
 from ..models.kind import build, kind_of
 from ..models.lightrnn import LightRNN
 from ..outputs import locked, replace_output

@@ -8,7 +8,7 @@ from typing import Any
 from ..config import ModelConfig
 from ..errors import LightRNNError
 from ..files import atomic_file
-from ..models.checkpoint import METRICS, read_config
+from ..models.folder import METRICS, read_config
 from ..models.kind import kind_of
 from .run import read_metrics
 

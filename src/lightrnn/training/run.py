@@ -17,17 +17,8 @@ from ..config import Recipe
 from ..errors import LightRNNError
 from ..files import atomic_file
 from ..models.base import RecurrentModel
-from ..models.checkpoint import (
-    DIMENSIONS,
-    METRICS,
-    TRAINING,
-    finish_commit,
-    load_training,
-    load_vocabulary,
-    rebuild,
-    save_model,
-    save_training,
-)
+from ..models.checkpoint import finish_commit, load_training, rebuild, save_model, save_training
+from ..models.folder import DIMENSIONS, METRICS, TRAINING, load_vocabulary
 from ..runtime import choose_device
 from ..text.corpus import Corpus
 from .clock import Clock

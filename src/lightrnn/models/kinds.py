@@ -1,0 +1,151 @@
+"""The kinds of models that ship with the package; PyTorch is imported when one is built."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..config import ModelConfig
+from ..table.word_table import WordTable, component_names, table_shape
+from ..text.vocabulary import Vocabulary
+from .kind import Kind, Shape, Size
+from .predictor import CodePredictor
+from .sizes import CHARACTER_SIZE, FEATURES, FILTERS, adaptive_shape, vectors_and_recurrence
+
+if TYPE_CHECKING:
+    from .lightrnn import LightRNN
+    from .opponents import WordModel
+    from .outputs import Output
+
+MakeOutput = Callable[[ModelConfig, Vocabulary, WordTable | None, int], "Output"]
+
+
+def _build_lightrnn(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "LightRNN":
+    from .lightrnn import LightRNN
+
+    assert table is not None
+    return LightRNN(config, table)
+
+
+def _lightrnn_shape(config: ModelConfig, words: int) -> Shape:
+    return table_shape(words, config.components, config.rows)
+
+
+LIGHTRNN = Kind(
+    build=_build_lightrnn,
+    parts=lambda config: component_names(config.components),
+    parameters=lambda config, size: vectors_and_recurrence(
+        config, sum(size.shape or _lightrnn_shape(config, size.words))
+    ),
+    has_table=True,
+    predictor=CodePredictor,
+    start_shape=_lightrnn_shape,
+    settings=frozenset(
+        {
+            *("embedding_size", "components", "rows", "output_bias"),
+            *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver"),
+        }
+    ),
+)
+
+
+def _opponent(
+    output: MakeOutput,
+    output_parameters: Callable[[int, int], int],
+    settings: tuple[str, ...] = (),
+    parts: tuple[str, ...] = ("word",),
+    start_shape: Callable[[ModelConfig, int], Shape | None] = lambda config, words: None,
+) -> Kind:
+    """A kind with a vector a word as its input; output_parameters: of V words and m units."""
+
+    def build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "WordModel":
+        from torch import nn
+
+        from .opponents import WordModel
+
+        word_input = nn.Embedding(len(vocabulary), config.input_size, sparse=True)
+        return WordModel(config, word_input, output(config, vocabulary, table, seed))
+
+    def parameters(config: ModelConfig, size: Size) -> dict[str, int]:
+        found = vectors_and_recurrence(config, size.words)
+        return found | {"output vectors": output_parameters(size.words, config.hidden_size)}
+
+    names = frozenset({"embedding_size", *settings})
+    return Kind(build, lambda config: parts, parameters, start_shape=start_shape, settings=names)
+
+
+def _full(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "Output":
+    from .outputs import FullSoftmax
+
+    return FullSoftmax(len(vocabulary), config.hidden_size)
+
+
+def _hierarchical(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "Output":
+    from .outputs import HierarchicalSoftmax, class_places
+
+    return HierarchicalSoftmax(class_places(vocabulary.counts, config.classes, seed, table), config.hidden_size)
+
+
+def _blackout(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "Output":
+    from .outputs import BlackOut
+
+    return BlackOut(vocabulary.counts, config.hidden_size, config.blackout_samples, config.blackout_alpha)
+
+
+def _adaptive(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "Output":
+    from .outputs import AdaptiveSoftmax
+
+    return AdaptiveSoftmax(vocabulary.counts, config.hidden_size)
+
+
+def _hierarchical_parameters(words: int, units: int) -> int:
+    classes, size = table_shape(words)
+    return (classes + classes * size) * (units + 1)
+
+
+def _adaptive_parameters(words: int, units: int) -> int:
+    cutoffs, divisor = adaptive_shape(words, units)
+    widths = [int(units // divisor ** (tail + 1)) for tail in range(len(cutoffs))]
+    ends = [*cutoffs[1:], words]
+    tails = [width * (units + end - begin) for width, begin, end in zip(widths, cutoffs, ends, strict=True)]
+    return (cutoffs[0] + len(cutoffs)) * (units + 1) + sum(tails)
+
+
+def _class_shape(config: ModelConfig, words: int) -> Shape | None:
+    """The rows of a square table are the classes, where they come from a bigram start."""
+    return table_shape(words) if config.classes == "bigram" else None
+
+
+FULL = _opponent(_full, lambda words, units: words * (units + 1))
+HSM = _opponent(
+    _hierarchical, _hierarchical_parameters, settings=("classes",), parts=("class", "word"), start_shape=_class_shape
+)
+BLACKOUT = _opponent(
+    _blackout, lambda words, units: words * (units + 1), settings=("blackout_samples", "blackout_alpha")
+)
+ADAPTIVE = _opponent(_adaptive, _adaptive_parameters)
+
+
+def _build_chsm(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "WordModel":
+    from .characters import CharacterCNN
+    from .opponents import WordModel
+
+    return WordModel(config, CharacterCNN(vocabulary), _hierarchical(config, vocabulary, table, seed))
+
+
+def _chsm_parameters(config: ModelConfig, size: Size) -> dict[str, int]:
+    convolutions = sum(count * (width * CHARACTER_SIZE + 1) for width, count in FILTERS.items())
+    highway = 2 * FEATURES * (FEATURES + 1)
+    return vectors_and_recurrence(config, size.words) | {
+        "input vectors": (size.characters + 2) * CHARACTER_SIZE + convolutions + highway,
+        "output vectors": _hierarchical_parameters(size.words, config.hidden_size),
+    }
+
+
+CHSM = Kind(
+    _build_chsm,
+    lambda config: ("class", "word"),
+    _chsm_parameters,
+    start_shape=_class_shape,
+    settings=frozenset({"classes"}),
+    input_size=FEATURES,
+    input_dropout=False,  # Kim et al. have none between the highway layer and the recurrence
+)
