@@ -24,7 +24,7 @@ from lightrnn.errors import LightRNNError
 from lightrnn.models.checkpoint import save_model
 from lightrnn.models.folder import load_table, load_vocabulary
 from lightrnn.models.lightrnn import LightRNN
-from lightrnn.table.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
+from lightrnn.table.explorer import column_words, explorer_page, rank_rows, row_words, rows_and_columns
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
@@ -54,7 +54,7 @@ def members(table: WordTable, vocabulary: Vocabulary, *, row: int = -1, column: 
 @given(st.integers(3, 200), st.integers(2, 4), st.integers(0, 10**6))
 def test_rows_and_columns_are_those_of_the_codes(V: int, K: int, seed: int) -> None:
     table, vocabulary = WordTable.random(V, K, seed=seed), made_up_vocabulary([f"w{i}" for i in range(V - 2)])
-    rows, columns = grid_shape(table)
+    rows, columns = rows_and_columns(table)
     row, column = seed % rows, seed % columns
     shown = [vocabulary.words[w] for w in row_words(table, vocabulary.counts, row)]
     assert shown == members(table, vocabulary, row=row)
@@ -118,7 +118,7 @@ def test_one_row_or_column(shown: Shown, read: tuple[WordTable, Vocabulary], kin
 def test_a_word_with_its_mates(shown: Shown, read: tuple[WordTable, Vocabulary], word: str) -> None:
     table, vocabulary = read
     w = vocabulary.ids[word]
-    _, columns = grid_shape(table)
+    _, columns = rows_and_columns(table)
     row, column = divmod(int(table.places[w]), columns)
     first, *lines = shown(word=word, words=100).splitlines()
     place = ", ".join(str(code) for code in table.codes[w])
@@ -148,7 +148,7 @@ def test_rows_by_use(shown: Shown, read: tuple[WordTable, Vocabulary]) -> None:
 
 
 def test_what_cannot_be_shown_is_told(model: Path, read: tuple[WordTable, Vocabulary], tmp_path: Path) -> None:
-    rows, columns = grid_shape(read[0])
+    rows, columns = rows_and_columns(read[0])
     for wrong in (-1, rows):
         with pytest.raises(LightRNNError, match=f"--row must be from 0 to {rows - 1} in this table, got {wrong}"):
             show_table(model, row=wrong, html=tmp_path / "page.html")
