@@ -218,7 +218,7 @@ def test_a_folder_that_goes_away_is_told_once(call: Call, data: Path, monkeypatc
         shutil.rmtree(path)
         return corpus
 
-    monkeypatch.setattr("lightrnn.cli.train.Corpus.load", load_and_remove)
+    monkeypatch.setattr(Corpus, "load", load_and_remove)
     result = call("train", data, "-o", "model", *TRAINING, "--epochs", "2")
     assert result.code == 0
     told = [line for line in result.err.splitlines() if "is gone" in line]

@@ -130,7 +130,7 @@ def test_a_word_with_its_mates(shown: Shown, read: tuple[WordTable, Vocabulary],
         assert name == f"{kind} {index}"
         assert listed.split("  ") == mates
     facts = json.loads(shown(word=word, words=1, as_json=True))
-    assert (facts["word"], facts["cell"], facts["count"]) == (word, table.codes[w].tolist(), vocabulary.counts[w])
+    assert (facts["word"], facts["place"], facts["count"]) == (word, table.codes[w].tolist(), vocabulary.counts[w])
     assert [next(iter(line.items())) for line in facts["shown"]] == [("row", row), ("column", column)]
 
 

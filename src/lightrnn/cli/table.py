@@ -86,8 +86,8 @@ def table(
     _print_lines(facts["shown"])
     if facts.get("unranked"):
         screen.out.print(
-            f"{facts['unranked']:,} of {rows_and_columns(view.table)[0]:,} rows could not be ranked: fewer than {LEAST} of "
-            "their words occur often enough in the validation text"
+            f"{facts['unranked']:,} of {rows_and_columns(view.table)[0]:,} rows could not be ranked: fewer than "
+            f"{LEAST} of their words occur often enough in the validation text"
         )
     if "coherence" in facts:
         screen.out.print(
