@@ -263,3 +263,12 @@ def test_vocabulary_round_trip_with_odd_words(tmp_path: Path) -> None:
     assert again.counts.tolist() == list(range(len(words)))
     assert again.digest == vocabulary.digest
     assert text.TextRules().split("a\u2028b \x85") == ["a\u2028b", "\x85"]
+
+
+@given(st.sets(st.text("abé\U0010ffff", min_size=1, max_size=5), min_size=1, max_size=30), st.text("abé", max_size=3))
+def test_words_that_begin_so(words: set[str], prefix: str) -> None:
+    """The index says what looking at every word says."""
+    vocabulary = Vocabulary([*words, "</s>", "<unk>"], np.zeros(len(words) + 2, np.int64), TextRules())
+    expected = [word.startswith(prefix) for word in vocabulary.words]
+    assert vocabulary.begin_with(prefix).tolist() == expected
+    assert vocabulary.begin_with(prefix).tolist() == expected  # by the index
