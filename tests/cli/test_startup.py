@@ -102,7 +102,7 @@ def test_one_thread_keeps_training_on_one_core(large: Path, tmp_path: Path, refi
     options = ("--epochs", "0.3", "--hidden-size", "64", "--threads", "1", "--refine", refine)
     first, *others = watched("train", large / "text", "-o", tmp_path / "model", *options)
     assert first > 1.0  # it did work
-    assert sum(others) < 0.05 * first  # the others wait: PyTorch's and BLAS's helpers that are never asked
+    assert sum(others) < 0.07 * first  # the others wait: PyTorch's and BLAS's helpers that are never asked
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc that tells the seconds of threads")

@@ -13,7 +13,7 @@ from lightrnn.config import ModelConfig
 from lightrnn.models.checkpoint import save_model
 from lightrnn.models.folder import load_table, load_vocabulary
 from lightrnn.models.lightrnn import LightRNN
-from lightrnn.table.explorer import grid_shape
+from lightrnn.table.explorer import rows_and_columns
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.vocabulary import Vocabulary
 
@@ -60,7 +60,7 @@ def test_one_row_or_column(shown: Shown, read: tuple[WordTable, Vocabulary], kin
 def test_a_word_with_its_mates(shown: Shown, read: tuple[WordTable, Vocabulary], word: str) -> None:
     table, vocabulary = read
     w = vocabulary.ids[word]
-    _, columns = grid_shape(table)
+    _, columns = rows_and_columns(table)
     row, column = divmod(int(table.places[w]), columns)
     first, *lines = shown("--word", word, "--words", 100).splitlines()
     place = ", ".join(str(code) for code in table.codes[w])
@@ -72,7 +72,7 @@ def test_a_word_with_its_mates(shown: Shown, read: tuple[WordTable, Vocabulary],
         assert name == f"{kind} {index}"
         assert listed.split("  ") == mates
     facts = json.loads(shown("--word", word, "--words", 1, "--json"))
-    assert (facts["word"], facts["cell"], facts["count"]) == (word, table.codes[w].tolist(), vocabulary.counts[w])
+    assert (facts["word"], facts["place"], facts["count"]) == (word, table.codes[w].tolist(), vocabulary.counts[w])
     assert [next(iter(line.items())) for line in facts["shown"]] == [("row", row), ("column", column)]
 
 
@@ -92,7 +92,7 @@ def test_rows_by_use(shown: Shown, read: tuple[WordTable, Vocabulary]) -> None:
 def test_what_cannot_be_shown_is_told(
     call: Call, model: Path, read: tuple[WordTable, Vocabulary], tmp_path: Path
 ) -> None:
-    rows, columns = grid_shape(read[0])
+    rows, columns = rows_and_columns(read[0])
     for wrong in (-1, rows):
         told = refused(call("table", model, "--row", wrong, "--html", "page.html"))
         assert f"--row must be from 0 to {rows - 1} in this table, got {wrong}" in told

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import made_up_vocabulary, members
-from lightrnn.table.explorer import column_words, explorer_page, grid_shape, rank_rows, row_words
+from lightrnn.table.explorer import column_words, explorer_page, rank_rows, row_words, rows_and_columns
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.vocabulary import Vocabulary
 
@@ -33,7 +33,7 @@ NASTY = [
 @given(st.integers(3, 200), st.integers(2, 4), st.integers(0, 10**6))
 def test_rows_and_columns_are_those_of_the_codes(V: int, K: int, seed: int) -> None:
     table, vocabulary = WordTable.random(V, K, seed=seed), made_up_vocabulary([f"w{i}" for i in range(V - 2)])
-    rows, columns = grid_shape(table)
+    rows, columns = rows_and_columns(table)
     row, column = seed % rows, seed % columns
     shown = [vocabulary.words[w] for w in row_words(table, vocabulary.counts, row)]
     assert shown == members(table, vocabulary, row=row)

@@ -101,8 +101,8 @@ def test_memory_is_bounded_by_the_vocabulary(tmp_path: Path) -> None:
     """Ten times the text, no more memory (measured by the interpreter's own allocator in a fresh process)."""
     script = (
         "import sys, tracemalloc\nfrom pathlib import Path\nfrom lightrnn import files\n"
-        "from lightrnn.text import corpus\n"
-        "corpus.CHUNK = corpus.MAPPED_BYTES = files.BLOCK_BYTES = 1 << 16\ntracemalloc.start()\n"
+        "from lightrnn.text import corpus, id_files\n"
+        "id_files.CHUNK = corpus.MAPPED_BYTES = files.BLOCK_BYTES = 1 << 16\ntracemalloc.start()\n"
         "corpus.prepare([sys.argv[1]], Path(sys.argv[2]), valid=[sys.argv[3]])\n"
         "print(tracemalloc.get_traced_memory()[1])\n"
     )

@@ -5,6 +5,8 @@ from codecs import BOM_UTF8
 from pathlib import Path
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightrnn.text import rules as text
 from lightrnn.text.corpus import Corpus, prepare
@@ -47,3 +49,12 @@ def test_unknown_words_are_counted() -> None:
     assert unknown.is_notable
     assert unknown.is_capitals
     assert vocabulary.never_saw_unknown
+
+
+@given(st.sets(st.text("abé\U0010ffff", min_size=1, max_size=5), min_size=1, max_size=30), st.text("abé", max_size=3))
+def test_words_that_begin_so(words: set[str], prefix: str) -> None:
+    """The index says what looking at every word says."""
+    vocabulary = Vocabulary([*words, "</s>", "<unk>"], np.zeros(len(words) + 2, np.int64), TextRules())
+    expected = [word.startswith(prefix) for word in vocabulary.words]
+    assert vocabulary.begin_with(prefix).tolist() == expected
+    assert vocabulary.begin_with(prefix).tolist() == expected  # by the index

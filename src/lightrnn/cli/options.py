@@ -37,8 +37,8 @@ def with_settings(*sections: type[Settings]) -> Callable[[Callable[..., None]], 
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        made = [
+        given = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        added = [
             inspect.Parameter(
                 declared.name,
                 inspect.Parameter.KEYWORD_ONLY,
@@ -50,12 +50,12 @@ def with_settings(*sections: type[Settings]) -> Callable[[Callable[..., None]], 
         ]
 
         def call(**values: Any) -> None:
-            used = {p.name: value for p in made if (value := values.pop(p.name)) is not None}
+            used = {p.name: value for p in added if (value := values.pop(p.name)) is not None}
             command(**values, **used)
 
         call.__doc__ = command.__doc__
         call.__name__ = command.__name__
-        call.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
+        call.__signature__ = signature.replace(parameters=[*given, *added])  # type: ignore[attr-defined]
         return call
 
     return decorate

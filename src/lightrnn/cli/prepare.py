@@ -86,7 +86,7 @@ def prepare(
         settle(vocab)
     vocabulary = load_vocabulary(vocab) if vocab is not None and vocab.is_dir() else vocab
     with screen.counter("words") as progress:
-        made = corpora.prepare(
+        corpus = corpora.prepare(
             train,
             out,
             valid=valid or (),
@@ -100,14 +100,14 @@ def prepare(
             progress=progress,
         )
     if vocab is None:
-        tell_untaught(made)
+        tell_untaught(corpus)
     if as_json:
-        screen.print_json(made.info)
+        screen.print_json(corpus.info)
         return
-    print_statistics(made)
+    print_statistics(corpus)
 
 
-def print_statistics(made: corpora.Corpus) -> None:
+def print_statistics(corpus: corpora.Corpus) -> None:
     from ..models.sizes import human_count
 
     rows = [
@@ -118,10 +118,10 @@ def print_statistics(made: corpora.Corpus) -> None:
             f"{facts['words']:,}",
             f"{facts['unknown_rate']:.2%}",
         ]
-        for split, facts in made.info["splits"].items()
+        for split, facts in corpus.info["splits"].items()
     ]
     screen.out.print(screen.table(None, "split", "lines", "tokens", "words", "unknown", rows=rows))
-    size, tokens = len(made.vocabulary), made.info["splits"]["train"]["tokens"]
+    size, tokens = len(corpus.vocabulary), corpus.info["splits"]["train"]["tokens"]
     screen.out.print()
-    row = [made.path.name, f"{human_count(tokens)} ({tokens:,})", f"{human_count(size)} ({size:,})"]
+    row = [corpus.path.name, f"{human_count(tokens)} ({tokens:,})", f"{human_count(size)} ({size:,})"]
     screen.out.print(screen.table(None, "dataset", "#token", "vocabulary size", rows=[row]))

@@ -96,17 +96,17 @@ def _told(what: str, done: int, total: int) -> str:
 
 def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
     """A table whose first column is text and whose others are figures."""
-    made = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
-    made.box, made.pad_edge, made.padding = None, False, (0, 2, 0, 0)
+    shown = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
+    shown.box, shown.pad_edge, shown.padding = None, False, (0, 2, 0, 0)
     for index, column in enumerate(columns):
         if index == 0:
-            made.add_column(column, no_wrap=True)  # long names give way, figures do not
+            shown.add_column(column, no_wrap=True)  # long names give way, figures do not
         else:
             width = max(len(entry) for entry in (column, *(row[index] for row in rows)))
-            made.add_column(column, justify="right", no_wrap=True, min_width=width)
+            shown.add_column(column, justify="right", no_wrap=True, min_width=width)
     for row in rows:
-        made.add_row(*row)
-    return made
+        shown.add_row(*row)
+    return shown
 
 
 @contextmanager

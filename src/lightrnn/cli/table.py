@@ -52,7 +52,7 @@ def table(
       lightrnn table model --html table.html
     """
     from ..models.folder import load_table, load_vocabulary
-    from ..table.explorer import explorer_page, grid_shape
+    from ..table.explorer import explorer_page, rows_and_columns
 
     if sum(option is not None for option in (row, column, word)) > 1:
         raise LightRNNError("--row, --column and --word cannot be used together; give one of them")
@@ -71,7 +71,7 @@ def table(
         ranked = view.ranked(data)
         facts |= {"shown": [view.line("row", int(r)) for r in ranked[:count]]}
         if data is not None:
-            facts |= {"unranked": grid_shape(view.table)[0] - len(ranked), **view.coherence(data)}
+            facts |= {"unranked": rows_and_columns(view.table)[0] - len(ranked), **view.coherence(data)}
     if html is not None:
         page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
         with replace_output(html, "file", inputs=[model], force=force, option="--html") as stage:
@@ -86,8 +86,8 @@ def table(
     _print_lines(facts["shown"])
     if facts.get("unranked"):
         screen.out.print(
-            f"{facts['unranked']:,} of {grid_shape(view.table)[0]:,} rows could not be ranked: fewer than {LEAST} of "
-            "their words occur often enough in the validation text"
+            f"{facts['unranked']:,} of {rows_and_columns(view.table)[0]:,} rows could not be ranked: fewer than "
+            f"{LEAST} of their words occur often enough in the validation text"
         )
     if "coherence" in facts:
         screen.out.print(
@@ -106,9 +106,9 @@ class View:
 
     def line(self, kind: Literal["row", "column"], index: int, beside: int | None = None) -> dict[str, Any]:
         """A row or column: its number, the occurrences of its words, the frequent ones, `beside` left out."""
-        from ..table.explorer import column_words, grid_shape, row_words
+        from ..table.explorer import column_words, row_words, rows_and_columns
 
-        end = grid_shape(self.table)[("row", "column").index(kind)]
+        end = rows_and_columns(self.table)[("row", "column").index(kind)]
         if not 0 <= index < end:
             raise LightRNNError(f"--{kind} must be from 0 to {end - 1} in this table, got {index}")
         members = (row_words if kind == "row" else column_words)(self.table, self.vocabulary.counts, index)
@@ -148,7 +148,7 @@ class View:
 
     def word(self, asked: str) -> dict[str, Any]:
         """A word's place, and those who share its row or its column."""
-        from ..table.explorer import grid_shape
+        from ..table.explorer import rows_and_columns
 
         ids = self.vocabulary.ids
         word = ids.get(asked, ids.get(self.vocabulary.rules.clean(asked)))
@@ -156,7 +156,7 @@ class View:
             raise LightRNNError(
                 f"--word: {asked!r} is not among the {len(ids):,} words; --html makes a page with a search"
             )
-        row, column = divmod(int(self.table.places[word]), grid_shape(self.table)[1])
+        row, column = divmod(int(self.table.places[word]), rows_and_columns(self.table)[1])
         return {
             "word": self.vocabulary.words[word],
             "count": int(self.vocabulary.counts[word]),

@@ -233,19 +233,19 @@ class Comparison:
 
     def _ngram(self, run: Run, corpus: Corpus, progress: Progress) -> Facts:
         """The same facts of an n-gram model; its parameters are its n-grams."""
-        made = self._estimate(run.corpus, run.model.order, progress)
+        estimated = self._estimate(run.corpus, run.model.order, progress)
         return {
-            "valid": perplexity_of(made.valid),
-            "test": perplexity_of(made.test),
+            "valid": perplexity_of(estimated.valid),
+            "test": perplexity_of(estimated.test),
             "mix": None,
-            "parameters": made.ngrams,
+            "parameters": estimated.ngrams,
             "bytes": {
-                "weights": made.bytes,
+                "weights": estimated.bytes,
                 "table": 0,
                 "vocabulary": (corpus.path / "vocab.tsv").stat().st_size,
             },
-            "words_per_second": len(corpus.split("train")) / made.seconds,
-            "training_seconds": made.seconds,
+            "words_per_second": len(corpus.split("train")) / estimated.seconds,
+            "training_seconds": estimated.seconds,
             "start_table_seconds": 0.0,
             "refinement_seconds": 0.0,
             "refinement_share": 0.0,

@@ -148,23 +148,29 @@ def tables(layout: Layout, runs: Sequence[Facts]) -> list[Table]:
     """All tables of all corpora that have a finished run, in the paper's order."""
 
     def table(number: str, title: str, corpus: str, models: Sequence[ModelRow], columns: Sequence[Column]) -> Table:
-        mine = [of(runs, corpus, model.name) for model in models]
-        kept = [
-            c for c in columns if c in (TEST, PARAMETERS) or any(mean(found, c.measure) is not None for found in mine)
+        by_model = [of(runs, corpus, model.name) for model in models]
+        filled = [
+            c
+            for c in columns
+            if c in (TEST, PARAMETERS) or any(mean(found, c.measure) is not None for found in by_model)
         ]
-        values, spreads = ([[figure(found, c.measure) for c in kept] for found in mine] for figure in (mean, spread))
-        names, seeds = tuple(model.name for model in models), [len(found) for found in mine]
-        return Table(number, f"{corpus}: {title}", corpus, names, tuple(kept), values, spreads, seeds)
+        values, spreads = (
+            [[figure(found, c.measure) for c in filled] for found in by_model] for figure in (mean, spread)
+        )
+        names, seeds = tuple(model.name for model in models), [len(found) for found in by_model]
+        return Table(number, f"{corpus}: {title}", corpus, names, tuple(filled), values, spreads, seeds)
 
-    made = []
+    found_tables = []
     networks = [model for model in layout.models if model.kind != "ngram"]
     for corpus in (corpus for corpus in layout.corpora if any(run["corpus"] == corpus for run in runs)):
-        made.append(table("4, 5", "perplexity and size (the paper's Tables 4 and 5)", corpus, layout.models, RESULTS))
+        found_tables.append(
+            table("4, 5", "perplexity and size (the paper's Tables 4 and 5)", corpus, layout.models, RESULTS)
+        )
         for kind, rest in dict.fromkeys((model.kind, model.rest) for model in networks):
             alike = [model for model in networks if (model.kind, model.rest) == (kind, rest)]
             if len({(model.embedding_size, model.hidden_size) for model in alike}) > 1:
                 title = f"{kind} by embedding and hidden size (Table 2)"
-                made.append(table("2", title, corpus, alike, SIZES))
+                found_tables.append(table("2", title, corpus, alike, SIZES))
         columns, title = REALLOCATION, "time of training, and reallocation's share (Table 3)"
         goals = {run["seed"]: run["valid"] for run in of(runs, corpus, layout.target)} if layout.target else {}
         if goals:
@@ -172,8 +178,8 @@ def tables(layout: Layout, runs: Sequence[Facts]) -> list[Table]:
             columns = (Column(name, _count, partial(seconds_to_goal, goals=goals)), *columns)
             title = f"time to reach {layout.target}'s validation perplexity, and reallocation's share (Table 3)"
         if networks:
-            made.append(table("3", title, corpus, networks, columns))
-    return made
+            found_tables.append(table("3", title, corpus, networks, columns))
+    return found_tables
 
 
 def overview(layout: Layout, runs: Sequence[Facts]) -> tuple[list[str], list[list[str]]]:

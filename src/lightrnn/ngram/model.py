@@ -157,8 +157,8 @@ class NGram:
 
 def start_and_size(vocabulary: Vocabulary) -> tuple[int, int]:
     """The id of <s>, and how many ids there are with it."""
-    own = vocabulary.rules.bos is not None
-    return (vocabulary.bos_id if own else len(vocabulary)), len(vocabulary) + (not own)
+    has_start = vocabulary.rules.bos is not None
+    return (vocabulary.bos_id if has_start else len(vocabulary)), len(vocabulary) + (not has_start)
 
 
 def find(keys: Places, sought: Places) -> Places:

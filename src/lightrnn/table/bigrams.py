@@ -48,8 +48,10 @@ def positive_pmi(counts: sparse.csr_matrix) -> sparse.csr_matrix:
     words = np.asarray(counts.sum(axis=1)).ravel()
     contexts = np.asarray(counts.sum(axis=0)).ravel()
     values = np.log(found.data * counts.sum() / (words[found.row] * contexts[found.col]))
-    kept = values > 0
-    return sparse.csr_matrix((values[kept].astype(np.float32), (found.row[kept], found.col[kept])), shape=counts.shape)
+    positive = values > 0
+    return sparse.csr_matrix(
+        (values[positive].astype(np.float32), (found.row[positive], found.col[positive])), shape=counts.shape
+    )
 
 
 def bigram_vectors(

@@ -15,20 +15,20 @@ from ..text.vocabulary import Vocabulary
 from .word_table import WordTable
 
 
-def grid_shape(table: WordTable) -> tuple[int, int]:
+def rows_and_columns(table: WordTable) -> tuple[int, int]:
     """(R, C)"""
     return table.shape[0], prod(table.shape[1:])
 
 
 def row_words(table: WordTable, counts: NDArray[np.int64], row: int) -> NDArray[np.int64]:
     """The words of a row, the most frequent first."""
-    _, columns = grid_shape(table)
+    _, columns = rows_and_columns(table)
     return _by_frequency(table.words[row * columns : (row + 1) * columns], counts)
 
 
 def column_words(table: WordTable, counts: NDArray[np.int64], column: int) -> NDArray[np.int64]:
     """The words of a column, the most frequent first."""
-    _, columns = grid_shape(table)
+    _, columns = rows_and_columns(table)
     return _by_frequency(table.words[column::columns], counts)
 
 
@@ -38,7 +38,7 @@ def _by_frequency(words: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArra
 
 def row_tokens(table: WordTable, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """[R]: how often the words of each row occur in the training text, together."""
-    rows, _ = grid_shape(table)
+    rows, _ = rows_and_columns(table)
     tokens = np.zeros(rows, np.int64)
     np.add.at(tokens, table.codes[:, 0], counts)
     return tokens

@@ -2,7 +2,7 @@
 
 Shapes: V vocabulary, K components; codes[V, K], shape = (n_1 … n_K). For K = 2 the components are row and column.
 
-The places that exist are the first V of the n_1 × … × n_K grid in lexicographic order, so for K = 2 only the last row
+The places that exist are the first V of the n_1 × … × n_K in lexicographic order, so for K = 2 only the last row
 can be short. A table is a bijection between words and existing places. Written out: component s of a place is free up
 to n_s - 1, except where components 1 … s-1 equal those of the last place; there it ends at that place's component s.
 """
@@ -94,7 +94,7 @@ class WordTable:
 
     @property
     def is_full(self) -> bool:
-        """Whether every place of the grid exists, so that no softmax needs a mask."""
+        """Whether every place of its shape exists, so that no softmax needs a mask."""
         return prod(self.shape) == len(self)
 
     @cached_property

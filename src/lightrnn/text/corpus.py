@@ -6,16 +6,13 @@ be a pipe: words get provisional ids in order of appearance, which are renumbere
 known. Memory grows with the number of different words, not with the length of the text.
 """
 
-import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from mmap import mmap
 from pathlib import Path
-from typing import IO, Any, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from ..border import check, digest, file_name, list_of, number, record, whole
@@ -23,6 +20,7 @@ from ..errors import LightRNNError
 from ..files import Sources, expand, has_sha256, listed, read_json, sha256, write_json
 from ..outputs import replace_output, settle
 from ..runtime import Progress, silent
+from .id_files import bincount, check_header, cut_ids, id_chunks, renumber, write_ids
 from .presets import choose_splits, find_preset
 from .reading import word_blocks
 from .rules import Convention, TextRules
@@ -31,12 +29,8 @@ from .vocabulary import Vocabulary
 DATA = "data.json"
 DATA_FORMAT = 1
 SPLITS = ("train", "valid", "test")
-CHUNK = 1 << 22  # token ids handled at once when streaming over a file of them
 MAPPED_BYTES = 1 << 24  # files of ids from this size on are mapped, smaller ones are read
 HELD_OUT_SHARE = 0.05
-HEADER = re.compile(  # of a .npy file, with the number of ids
-    rb"\x93NUMPY\x01\x00(..)\{'descr': '<i4', 'fortran_order': False, 'shape': \((\d{1,15}),\), \} *\n", re.DOTALL
-)
 SPLIT = record(
     {
         "files": list_of(file_name()),
@@ -65,78 +59,6 @@ class _Provisional(dict[bytes, int]):
         return number
 
 
-def _write_header(file: IO[bytes], length: int) -> None:
-    """A .npy header; numpy pads it so that one with another length takes the same room."""
-    file.seek(0)
-    npy_format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": (length,)})
-
-
-def _write_ids(path: Path, blocks: Iterable[NDArray[np.int32]]) -> int:
-    """Stream ids into a .npy file whose length is known only at the end; returns the length."""
-    length = 0
-    with path.open("wb") as file:
-        _write_header(file, length)
-        for block in blocks:
-            file.write(block.astype("<i4", copy=False).tobytes())
-            length += len(block)
-        _write_header(file, length)
-        file.flush()
-        os.fsync(file.fileno())
-    return length
-
-
-def _cut_ids(path: Path, length: int) -> None:
-    """Shorten a .npy file of ids."""
-    with path.open("r+b") as file:
-        _write_header(file, length)
-        file.truncate(file.tell() + 4 * length)
-
-
-def _open_ids(path: Path, mode: str) -> IO[bytes]:
-    """A .npy file of ids, positioned at the first. Read in chunks, it stays out of the process's memory."""
-    file = cast(IO[bytes], path.open(mode))
-    npy_format.read_magic(file)
-    npy_format.read_array_header_1_0(file)
-    return file
-
-
-def _check_header(path: Path, tokens: int) -> None:
-    """Refuse a file that is not as `_write_ids` writes it, with so many ids."""
-    with path.open("rb") as file:
-        match = HEADER.match(file.read(1 << 10))
-    if match is None or int.from_bytes(match[1], "little") != match.end() - 10:
-        raise LightRNNError(f"{path} is no list of token ids; prepare the text again")
-    if int(match[2]) != tokens or path.stat().st_size != match.end() + 4 * tokens:
-        raise LightRNNError(
-            f"{path} does not hold the {tokens:,} tokens that data.json tells of; prepare the text again"
-        )
-
-
-def _id_chunks(path: Path, start: int = 0) -> Iterator[NDArray[np.int32]]:
-    with _open_ids(path, "rb") as file:
-        file.seek(4 * start, os.SEEK_CUR)
-        while data := file.read(4 * CHUNK):
-            yield np.frombuffer(data, "<i4")
-
-
-def _renumber(path: Path, numbers: NDArray[np.int32], progress: Progress) -> None:
-    """Replace every id i of the file by numbers[i], in place."""
-    done = 0
-    with _open_ids(path, "r+b") as file:
-        while data := file.read(4 * CHUNK):
-            file.seek(-len(data), os.SEEK_CUR)
-            file.write(numbers[np.frombuffer(data, "<i4")].tobytes())
-            done += len(data) // 4
-            progress("numbering", done)
-
-
-def _bincount(path: Path, size: int) -> NDArray[np.int64]:
-    counts = np.zeros(size, np.int64)
-    for chunk in _id_chunks(path):
-        counts += np.bincount(chunk, minlength=size)
-    return counts
-
-
 def choose_vocabulary(
     words: Sequence[str],
     counts: NDArray[np.int64],
@@ -156,19 +78,19 @@ def choose_vocabulary(
             words.append(special)
     counts = np.concatenate([counts, np.zeros(len(words) - len(counts), np.int64)])
     special_places = np.array([place[word] for word in rules.specials])
-    kept = counts >= max(min_count, 1)
-    kept[special_places] = True
+    is_in = counts >= max(min_count, 1)
+    is_in[special_places] = True
     order = np.argsort(-counts, kind="stable")
-    order = order[kept[order]]
+    order = order[is_in[order]]
     if max_words is not None and len(order) > max_words:
         is_special = np.isin(order, special_places)
         room = max_words - len(special_places)
         order = order[is_special | (np.cumsum(~is_special) <= room)]
     total = counts.sum()
-    kept_counts = counts[order]
-    kept_counts[np.flatnonzero(order == place[rules.unk])] += total - kept_counts.sum()
-    resorted = np.argsort(-kept_counts, kind="stable")
-    return Vocabulary([words[i] for i in order[resorted]], kept_counts[resorted], rules)
+    chosen_counts = counts[order]
+    chosen_counts[np.flatnonzero(order == place[rules.unk])] += total - chosen_counts.sum()
+    resorted = np.argsort(-chosen_counts, kind="stable")
+    return Vocabulary([words[i] for i in order[resorted]], chosen_counts[resorted], rules)
 
 
 def is_data_folder(path: str | Path) -> bool:
@@ -207,29 +129,29 @@ def prepare(
         inputs.append(vocabulary)
     with replace_output(out, "data", inputs=inputs, force=force) as folder:
         seen = _Provisional()
-        length = _write_ids(folder / "train.npy", _provisional_ids(sources["train"], rules, seen, progress))
+        length = write_ids(folder / "train.npy", _provisional_ids(sources["train"], rules, seen, progress))
         if length <= 1:
             raise _empty("training text", sources["train"])
         provisional = [folder / "train.npy"]
         if not sources["valid"]:
             cut = _cut_point(folder / "train.npy", length, seen[rules.eos.encode()])
-            _write_ids(folder / "valid.npy", _id_chunks(folder / "train.npy", cut))
-            _cut_ids(folder / "train.npy", cut)
+            write_ids(folder / "valid.npy", id_chunks(folder / "train.npy", cut))
+            cut_ids(folder / "train.npy", cut)
             provisional.append(folder / "valid.npy")
 
         words = [word.decode() for word in seen]
-        counts = _bincount(folder / "train.npy", len(words))
+        counts = bincount(folder / "train.npy", len(words))
         chosen = _vocabulary(vocabulary, words, counts, rules, min_count, max_words)
         numbers = chosen.encode(words)
         for path in provisional:
-            _renumber(path, numbers, progress)
+            renumber(path, numbers, progress)
         with (folder / "vocab.tsv").open("wb") as file:
             chosen.write(file)
 
         for split, what in (("valid", "validation text"), ("test", "test text")):
             if files := sources[split]:
                 blocks = (chosen.encode_bytes(words) for file in files for words in word_blocks(file, rules))
-                if _write_ids(folder / f"{split}.npy", blocks) == 0:
+                if write_ids(folder / f"{split}.npy", blocks) == 0:
                     raise _empty(what, files)
         write_json(folder / DATA, _describe(folder, chosen, sources))
     return Corpus.load(out, verify=False)
@@ -266,7 +188,7 @@ def _cut_point(path: Path, length: int, eos: int) -> int:
     """The last line's end within the first 95% of the ids: what comes after it is held out."""
     target = int((1 - HELD_OUT_SHARE) * length)
     cut = seen = 0
-    for chunk in _id_chunks(path):
+    for chunk in id_chunks(path):
         ends = np.flatnonzero(chunk[: target - seen] == eos) + 1
         if ends.size:
             cut = seen + int(ends[-1])
@@ -302,7 +224,7 @@ def _describe(folder: Path, vocabulary: Vocabulary, sources: dict[str, list[str]
     for split, files in sources.items():
         path = folder / f"{split}.npy"
         if path.exists():
-            counts = _bincount(path, len(vocabulary))
+            counts = bincount(path, len(vocabulary))
             tokens = int(counts.sum())
             splits[split] = {
                 "files": [Path(file).name for file in files],
@@ -414,11 +336,11 @@ class Corpus:
 
 def _load_ids(path: Path, facts: dict[str, Any], words: int, verify: bool) -> NDArray[np.int32]:
     try:
-        _check_header(path, facts["tokens"])
+        check_header(path, facts["tokens"])
         ids = np.load(path, mmap_mode="r" if path.stat().st_size >= MAPPED_BYTES else None)
         ids.setflags(write=False)
         is_same = not verify or has_sha256(path, facts["sha256"])
-        is_inside = not verify or all(chunk.min() >= 0 and chunk.max() < words for chunk in _id_chunks(path))
+        is_inside = not verify or all(chunk.min() >= 0 and chunk.max() < words for chunk in id_chunks(path))
     except OSError as error:
         raise LightRNNError(f"cannot read {path} ({error}); prepare the text again") from None
     if not is_same:

@@ -39,6 +39,7 @@ class Vocabulary:
         missing = [word for word in rules.specials if word not in self.ids]
         if missing:
             raise LightRNNError(f"the vocabulary lacks {missing[0]!r}; add it as a line of its own")
+        self._was_asked = False
         self.eos_id = self.ids[rules.eos]
         self.unk_id = self.ids[rules.unk]
         self.bos_id = self.ids[rules.bos] if rules.bos is not None else self.eos_id
@@ -69,7 +70,10 @@ class Vocabulary:
         return [self.words[word] for word in order], np.array(order)
 
     def begin_with(self, prefix: str) -> NDArray[np.bool_]:
-        """[V]: which words begin so."""
+        """[V]: which words begin so. The first time all words are looked at; who asks again gets an index of them."""
+        if not self._was_asked:
+            self._was_asked = True
+            return np.fromiter((word.startswith(prefix) for word in self.words), bool, len(self.words))
         words, ids = self._sorted
         found = np.zeros(len(words), bool)
         begin = bisect_left(words, prefix)
