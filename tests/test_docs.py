@@ -33,7 +33,7 @@ def test_walks_name_functions(dotted: str) -> None:
 
 
 def test_there_are_four_walks() -> None:
-    assert len(WALKS) > 25
+    assert len(WALKS) > 25  # four walks of some seven steps
     with pytest.raises((AssertionError, AttributeError)):
         find("models.lightrnn.LightRNN.no_such")
 

@@ -24,7 +24,7 @@ def test_zstandard_files_of_every_make(tmp_path: Path) -> None:
                 path.write_bytes(packed)
                 blocks = list(read_blocks(path))
                 assert b"".join(blocks) == whole
-                assert max(map(len, blocks), default=0) <= 1 << 17
+                assert max(map(len, blocks), default=0) <= 1 << 17  # what zstandard gives at a time
                 for cut in (1, 3, len(pack(data)) // 2):
                     path.write_bytes(packed[:-cut])
                     with pytest.raises(LightRNNError, match=r"not a complete \.zst file"):

@@ -100,7 +100,7 @@ def test_preparing_on_disks_of_every_size(call: Call, world: World, disk: Path) 
             break
         assert "No space left on device" in refused(result)
         assert snapshot(disk) == before
-    assert 1 < pages < 39
+    assert 1 < pages < 39  # it failed on some sizes, and fits on a small disk
     assert Corpus.load(disk / "data").info == Corpus.load(world.data).info
     assert {path.name for path in disk.iterdir()} == {"data", "filler"}
 
@@ -126,7 +126,7 @@ def test_starting_on_disks_of_every_size(call: Call, world: World, disk: Path, s
         assert not hidden(disk)
         if snapshot(disk) != before:  # it got as far as a whole model
             assert call("evaluate", folder, world.valid).code == 0
-    assert 1 < pages < 79
+    assert 1 < pages < 79  # the same
 
 
 def test_resuming_on_disks_of_every_size(call: Call, world: World, disk: Path) -> None:
@@ -148,6 +148,6 @@ def test_resuming_on_disks_of_every_size(call: Call, world: World, disk: Path) -
         results.add((folder / "weights.safetensors").read_bytes())
         if result.code == 0:
             break
-    assert 1 < pages < 79
+    assert 1 < pages < 79  # the same
     assert len(results) == 1  # a full disk on the way changes nothing in the end
     assert results != {(world.model / "weights.safetensors").read_bytes()}

@@ -23,6 +23,7 @@ def test_the_command(call: Call, tiny: Corpus, tmp_path: Path) -> None:
         assert f"{count:,}" in shown
         assert all(f"{d:.4f}" in shown for d in discounts)
     ids = tiny.split("test")
+    # eight digits are written
     np.testing.assert_allclose(model.score_tokens(ids)[0], expected.score_tokens(ids)[0], atol=1e-6)
 
     written = out.read_bytes()
@@ -43,7 +44,7 @@ def test_the_command_on_text(call: Call, tmp_path: Path) -> None:
     probability = kneser_ney(sentences, [*words, "</s>", "<unk>"], 2)
     expected = [probability(word, context) for word, context in contexts(sentences)]
     scores, _ = model.score_tokens(stream(sentences, model.vocabulary))
-    np.testing.assert_allclose(scores, np.log10(expected), atol=1e-6)
+    np.testing.assert_allclose(scores, np.log10(expected), atol=1e-6)  # eight digits are written
 
 
 @pytest.mark.parametrize(

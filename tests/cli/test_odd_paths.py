@@ -2,20 +2,19 @@
 
 import contextlib
 import json
-import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from helpers import Call, made_up_text, printed, refused, run_apart, run_here
+from helpers import NOT_UTF8, Call, made_up_text, printed, refused, run_apart, run_here
 from lightrnn.text.corpus import Corpus
 
 NAMES = {
     "too long": "x" * 300,
     "too deep": "/".join(["d" * 200] * 30),
-    "not UTF-8": os.fsdecode(b"caf\xe9"),
+    "not UTF-8": NOT_UTF8,
     "dash": "-o",
     "newline": "a\nb",
     "spaces": " a  b ",

@@ -59,7 +59,7 @@ def test_notes_vanish_from_a_terminal_and_are_rare_in_a_pipe(
         assert left_on_screen(file.getvalue()) == ""
     else:
         lines = file.getvalue().splitlines()
-        assert 3 <= len(lines) < 12
+        assert 3 <= len(lines) < 12  # every ten seconds at most, of the 48 that the clock tells
         assert all(line.startswith("… read ") and line.endswith("[bold]") for line in lines)
 
 

@@ -1,14 +1,11 @@
 """Text given to a command: arguments that are no text, and notes on words that a model does not know."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from helpers import Call, made_up_text, train_small
+from helpers import NOT_UTF8, Call, made_up_text, train_small
 from lightrnn.text.corpus import Corpus, prepare
-
-CAFE = os.fsdecode(b"caf\xe9")  # what sys.argv holds of bytes that are not UTF-8
 
 
 @pytest.fixture(scope="module")
@@ -19,11 +16,11 @@ def model(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("next", "MODEL", CAFE),
-        ("next", "MODEL", "w1", "--prefix", CAFE),
-        ("generate", "MODEL", "--prompt", CAFE),
-        ("generate", "MODEL", "--prompt", CAFE, "--beam", "2"),
-        ("table", "MODEL", "--word", CAFE),
+        ("next", "MODEL", NOT_UTF8),
+        ("next", "MODEL", "w1", "--prefix", NOT_UTF8),
+        ("generate", "MODEL", "--prompt", NOT_UTF8),
+        ("generate", "MODEL", "--prompt", NOT_UTF8, "--beam", "2"),
+        ("table", "MODEL", "--word", NOT_UTF8),
     ],
     ids=" ".join,
 )

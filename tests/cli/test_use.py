@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import lightrnn
-from helpers import TIMEOUT, Call, Refusal, printed, refused, started
+from helpers import FLOAT32, TIMEOUT, Call, Refusal, printed, refused, started
 from lightrnn.cli.next import Prompt
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
 from lightrnn.text.corpus import Corpus
@@ -129,6 +129,7 @@ def test_vectors_in_the_format_of_word2vec(run, fail, models: list[Path], tmp_pa
     for line, word, vector in zip(lines, lm.vocabulary.words, lm.vectors, strict=True):
         name, *values = line.split(" ")
         assert name == word
+        # six digits are written
         np.testing.assert_allclose([float(value) for value in values], vector, rtol=1e-5, atol=1e-7)
     assert "--force" in fail("vectors", models[0], "-o", tmp_path / "v.txt")
 
@@ -140,9 +141,9 @@ def test_a_mix_is_tuned_tested_saved_and_used(run, fail, models: list[Path], tin
     assert mixed["tune"] <= min(row["tune"] for row in members)
     for model, row in zip(models, members, strict=True):
         facts = json.loads(run("evaluate", model, tiny.path, "--json"))
-        assert row["test"] == pytest.approx(facts["perplexity"], rel=1e-5)
+        assert row["test"] == pytest.approx(facts["perplexity"], rel=FLOAT32)
     facts = json.loads(run("evaluate", tmp_path / "mixed", tiny.path, "--json"))
-    assert facts["perplexity"] == pytest.approx(mixed["test"], rel=1e-5)
+    assert facts["perplexity"] == pytest.approx(mixed["test"], rel=FLOAT32)
     assert run("next", tmp_path / "mixed", "w1", "-k", 3).count("\n") == 3
     assert "w1" in run("generate", tmp_path / "mixed", "--prompt", "w1", "-n", 3, "--seed", 1)
     assert re.search(r"^mix +1.000", run("mix", *models, "--tune", tiny.path), re.MULTILINE)
@@ -175,21 +176,21 @@ def test_a_mix_with_an_ngram_file(run, fail, models: list[Path], tiny: Corpus, t
     run("ngram", tiny.path, "-o", tmp_path / "kn.arpa", "--order", 3)
     tuned = run("mix", models[0], tmp_path / "kn.arpa", "--tune", tiny.path, "-o", tmp_path / "m", "--json")
     rows = json.loads(tuned)["models"]
-    assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + 1e-5)
+    assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + FLOAT32)
     facts = json.loads(run("evaluate", tmp_path / "kn.arpa", tiny.path, "--split", "valid", "--json"))
-    assert facts["perplexity"] == pytest.approx(rows[1]["tune"], rel=1e-6)
+    assert facts["perplexity"] == pytest.approx(rows[1]["tune"], rel=1e-6)  # the same figures by another path
     mixed, lm, ngram = (lightrnn.load(path) for path in (tmp_path / "m", models[0], tmp_path / "kn.arpa"))
-    assert mixed.distribution("w1 w2").sum() == pytest.approx(1, abs=1e-5)
+    assert mixed.distribution("w1 w2").sum() == pytest.approx(1, abs=FLOAT32)
     weight = rows[0]["weight"]
     for sentence in ("w1 w2", "w7 never w1", ""):
         each = [[10**value for value, _, _ in one.full_scores(sentence)] for one in (lm, ngram)]
         expected = sum(np.log10(weight * a + (1 - weight) * b) for a, b in zip(*each, strict=True))
-        assert mixed.score(sentence) == pytest.approx(expected, rel=1e-4)
+        assert mixed.score(sentence) == pytest.approx(expected, rel=1e-4)  # float32, through powers and logarithms
         state, stepped = mixed.begin_state(), 0.0
         for word in [*sentence.split(), "</s>"]:
             value, state = mixed.score_word(state, word)
             stepped += value
-        assert stepped == pytest.approx(expected, rel=1e-4)
+        assert stepped == pytest.approx(expected, rel=1e-4)  # float32, through powers and logarithms
     assert max(order for _, order, _ in ngram.full_scores("w1 w2 w3 w4")) > 1
     assert run("next", tmp_path / "kn.arpa", "w1", "-k", 3).count("\n") == 3
     assert "no word vectors" in fail("vectors", tmp_path / "kn.arpa", "-o", tmp_path / "v.txt")
@@ -204,8 +205,8 @@ def test_arpa_files_are_known_by_what_they_hold(run, models: list[Path], tiny: C
         for name in ("kn.arpa", "kn.lm")
     )
     for one, other in zip(ours, theirs, strict=True):
-        assert one["tune"] == pytest.approx(other["tune"], rel=1e-4)
-        assert one["weight"] == pytest.approx(other["weight"], abs=1e-3)
+        assert one["tune"] == pytest.approx(other["tune"], rel=1e-4)  # float32, through powers and logarithms
+        assert one["weight"] == pytest.approx(other["weight"], abs=1e-3)  # where the iterations of tune stop
 
 
 @pytest.mark.parametrize("kind", ["full", "hsm", "chsm", "blackout", "adaptive"])
@@ -213,16 +214,16 @@ def test_opponents_are_used_like_any_model(kind: str, run, tiny: Corpus, models:
     recipe = Recipe(ModelConfig(model=kind, hidden_size=6), TrainingConfig(epochs=0.2, batch_size=5, window=12))
     bootstrap.train(tiny, recipe, tmp_path / kind, device=torch.device("cpu"))
     lm = lightrnn.load(tmp_path / kind)
-    assert lm.distribution("w1 w2").sum() == pytest.approx(1, abs=1e-5)
+    assert lm.distribution("w1 w2").sum() == pytest.approx(1, abs=FLOAT32)
     state, stepped = lm.begin_state(), 0.0
     for word in ["w1", "never", "</s>"]:
         value, state = lm.score_word(state, word)
         stepped += value
-    assert lm.score("w1 never") == pytest.approx(stepped, rel=1e-4)
+    assert lm.score("w1 never") == pytest.approx(stepped, rel=1e-4)  # float32, through powers and logarithms
     assert lm.vectors.shape[0] == len(lm.vocabulary)
     assert run("next", tmp_path / kind, "w1", "-k", 2).count("\n") == 2
     rows = json.loads(run("mix", models[0], tmp_path / kind, "--tune", tiny.path, "--json"))["models"]
-    assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + 1e-5)
+    assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + FLOAT32)
 
 
 def test_the_search_is_exact_on_a_trained_model(models: list[Path], tiny: Corpus) -> None:
@@ -232,4 +233,4 @@ def test_the_search_is_exact_on_a_trained_model(models: list[Path], tiny: Corpus
         _, state = lm.advance(state, word)
         log_probs = np.sort(lm.next_log_probs(state))[::-1]
         for count in (1, 10, 1000):
-            np.testing.assert_allclose(lm.likeliest(state, count).log_probs, log_probs[:count], atol=1e-5)
+            np.testing.assert_allclose(lm.likeliest(state, count).log_probs, log_probs[:count], atol=FLOAT32)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from helpers import lm_of
+from helpers import FLOAT32, lm_of
 from lightrnn.inference.generate import beam_search, sample
 from lightrnn.inference.lm import LM
 from lightrnn.inference.network import NetworkLM
@@ -19,10 +19,12 @@ def test_drawn_words_follow_the_distribution() -> None:
     drawn = np.zeros(len(expected))
     for _ in range(3000):
         drawn[lm.draw(state, 1.0, random)] += 1
+    # chi squared: twice its degrees of freedom
     assert ((drawn - 3000 * expected) ** 2 / np.maximum(3000 * expected, 1e-9)).sum() < 2 * len(expected)
     drawn = np.zeros(len(expected))
     for _ in range(3000):
         drawn[LM.draw(lm, state, 1.0, random)] += 1  # by the whole distribution, as other models do
+    # chi squared: twice its degrees of freedom
     assert ((drawn - 3000 * expected) ** 2 / np.maximum(3000 * expected, 1e-9)).sum() < 2 * len(expected)
 
 
@@ -70,7 +72,7 @@ def test_a_wide_beam_finds_the_likeliest_sentence() -> None:
     )
     found = beam_search(lm, lm.begin_state(), 200, 3)
     assert tuple(found[0][0]) == best
-    assert found[0][1] == pytest.approx(value, rel=1e-5)
+    assert found[0][1] == pytest.approx(value, rel=FLOAT32)
     assert [v for _, v in found] == sorted((v for _, v in found), reverse=True)
 
 

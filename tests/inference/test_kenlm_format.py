@@ -17,8 +17,9 @@ def assert_as_query(shown: str) -> None:
     number = re.compile(r"-?\d+\.\d+")
     assert number.sub("#", shown) == number.sub("#", expected)
     values, expected_values = ([float(n) for n in number.findall(text)] for text in (shown, expected))
-    np.testing.assert_allclose(values, expected_values, rtol=3e-7)
+    np.testing.assert_allclose(values, expected_values, rtol=3e-7)  # two or three units in the last place of a float32
     digits = [len(n) for n in number.findall(expected)]
+    # as many digits as KenLM's, give or take rounding
     assert abs(np.mean([len(n) for n in number.findall(shown)]) - np.mean(digits)) < 0.5
 
 

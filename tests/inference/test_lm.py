@@ -1,13 +1,12 @@
 """Use of a model: scores, states, next words, text. Against the NumPy oracle and against each other."""
 
-import os
 from math import log, log10
 
 import numpy as np
 import pytest
 import torch
 
-from helpers import lm_of
+from helpers import FLOAT32, NOT_UTF8, lm_of
 from lightrnn.errors import LightRNNError
 from oracle import oracle_of
 
@@ -27,10 +26,11 @@ def test_a_sentence_has_one_score(V: int, K: int, layers: int) -> None:
             value, state = lm.score_word(state, word)
             stepped += value
         for got in (lm.score(sentence), stepped, in_batch):
-            assert got == pytest.approx(expected, rel=1e-5, abs=1e-5)
-        assert lm.perplexity(sentence) == pytest.approx(10 ** (-expected / (len(ids) - 1)), rel=1e-4)
+            assert got == pytest.approx(expected, rel=FLOAT32, abs=FLOAT32)
+        assert lm.perplexity(sentence) == pytest.approx(10 ** (-expected / (len(ids) - 1)), rel=1e-4)  # in the exponent
     full = list(lm.full_scores("w1 never"))
     assert [(order, unknown) for _, order, unknown in full] == [(1, False), (1, True), (1, False)]
+    # the same figures added up
     assert lm.score("w1 never", eos=False) == pytest.approx(sum(v for v, _, _ in full[:2]), rel=1e-6)
     assert "w1" in lm
     assert "never" not in lm
@@ -56,7 +56,7 @@ def test_without_a_sentence_start_the_first_word_has_its_share_of_the_text() -> 
     assert lm.distribution(lm.empty_state()).sum() == pytest.approx(1)
     words = [lm.vocabulary.ids["w5"], lm.vocabulary.ids["w6"]]
     after_it = oracle_of(lm.model).score(words)[0].sum() / log(10)
-    assert lm.score("w5 w6", bos=False, eos=False) == pytest.approx(expected + after_it, rel=1e-5)
+    assert lm.score("w5 w6", bos=False, eos=False) == pytest.approx(expected + after_it, rel=FLOAT32)
 
 
 def test_next_words_begin_as_asked() -> None:
@@ -76,7 +76,7 @@ def test_vectors_are_the_states_that_words_leave_and_similar_words_have_near_one
     model, word = lm.model, lm.vocabulary.ids["w4"]
     row, column = (int(code) for code in model.codes[word])
     outputs, _ = model.recurrence(model.input_vectors(torch.tensor([[row, 5 + column]])))
-    np.testing.assert_allclose(vectors[word], outputs[0, 1].detach(), atol=1e-6)
+    np.testing.assert_allclose(vectors[word], outputs[0, 1].detach(), atol=1e-6)  # two steps in float32
     centred = vectors - np.average(vectors, axis=0, weights=np.sqrt(lm.vocabulary.counts + 1))
     cosines = centred @ centred[word] / np.linalg.norm(centred, axis=1) / np.linalg.norm(centred[word])
     best = [w for w in np.argsort(-cosines) if w != word][:3]
@@ -85,20 +85,17 @@ def test_vectors_are_the_states_that_words_leave_and_similar_words_have_near_one
         lm.similar("never")
 
 
-CAFE = os.fsdecode(b"caf\xe9")  # what sys.argv holds of bytes that are not UTF-8
-
-
 def test_callers_who_pass_lone_surrogates() -> None:
     lm = lm_of()
     for ask in (
-        lambda: lm.score(f"w1 {CAFE}"),
-        lambda: lm.scores(["w1", CAFE]),
-        lambda: lm.perplexity(CAFE),
-        lambda: lm.score_word(lm.begin_state(), CAFE),
-        lambda: lm.next_words("w1", 3, prefix=CAFE),
-        lambda: lm.distribution(CAFE),
-        lambda: next(lm.generate(CAFE)),
-        lambda: lm.similar(CAFE),
+        lambda: lm.score(f"w1 {NOT_UTF8}"),
+        lambda: lm.scores(["w1", NOT_UTF8]),
+        lambda: lm.perplexity(NOT_UTF8),
+        lambda: lm.score_word(lm.begin_state(), NOT_UTF8),
+        lambda: lm.next_words("w1", 3, prefix=NOT_UTF8),
+        lambda: lm.distribution(NOT_UTF8),
+        lambda: next(lm.generate(NOT_UTF8)),
+        lambda: lm.similar(NOT_UTF8),
     ):
         with pytest.raises(LightRNNError, match=r"caf\\udce9"):
             ask()

@@ -22,8 +22,8 @@ def test_arpa_there_and_back(small: NGram, tmp_path: Path, name: str) -> None:
     assert again.counts == small.counts
     for one, other in zip(small.levels, again.levels, strict=True):
         np.testing.assert_array_equal(one.keys, other.keys)
-        np.testing.assert_allclose(one.log10_probs, other.log10_probs, rtol=1e-7)
-        np.testing.assert_allclose(one.log10_backoffs, other.log10_backoffs, rtol=1e-7, atol=1e-12)
+        np.testing.assert_allclose(one.log10_probs, other.log10_probs, rtol=1e-7)  # eight digits are written
+        np.testing.assert_allclose(one.log10_backoffs, other.log10_backoffs, rtol=1e-7, atol=1e-12)  # and -0 is 0
     write_arpa(again, tmp_path / f"again-{name}")
     assert (tmp_path / f"again-{name}").read_bytes() == (tmp_path / name).read_bytes()
     assert len(list(tmp_path.iterdir())) == 2
@@ -61,10 +61,10 @@ def test_arpa_files_of_others(tmp_path: Path, text: str) -> None:
     ids = model.vocabulary.encode(["a", "b", "a", "a", "c", "b", "</s>", "b", "</s>"])
     scores, orders = model.score_tokens(ids)
     by_hand = [-0.4, -0.01, -0.02, -0.2 - 0.7, -0.2 - 2, -0.3 - 1.5, -0.5, -0.1 - 1.5, -0.5]
-    np.testing.assert_allclose(scores, by_hand, atol=1e-12)
+    np.testing.assert_allclose(scores, by_hand, atol=1e-12)  # float64
     assert orders.tolist() == [2, 3, 3, 1, 1, 1, 1, 1, 1]
     _, state = model.read(model.start_state(of_sentence=True), ids[:1])
-    assert model.distribution(state)[model.vocabulary.bos_id] < -90
+    assert model.distribution(state)[model.vocabulary.bos_id] < -90  # as good as never: ARPA writes -99
 
 
 def test_arpa_files_without_an_unknown_word(tmp_path: Path) -> None:

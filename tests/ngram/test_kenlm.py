@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lightrnn
-from helpers import KENLM, Call, Sentences, made_up_sentences, random_sentences, refused, stream
+from helpers import FLOAT32, KENLM, Call, Sentences, made_up_sentences, random_sentences, refused, stream
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.lm import NGramLM
 from lightrnn.ngram.arpa import read_arpa, write_arpa
@@ -23,7 +23,7 @@ def test_kenlm_binaries_list_their_words(name: str, call: Call, tmp_path: Path) 
     arpa, binary = (lightrnn.load(KENLM / file) for file in ("tiny.arpa", f"{name}.binary"))
     assert sorted(binary.vocabulary.words) == sorted(arpa.vocabulary.words)
     for sentence in ("a été", "été a c<unk>", ""):
-        assert binary.score(sentence) == pytest.approx(arpa.score(sentence), abs=1e-5)
+        assert binary.score(sentence) == pytest.approx(arpa.score(sentence), abs=FLOAT32)
     (tmp_path / "t.txt").write_text("a été\n", encoding="utf-8")
     assert call("score", KENLM / f"{name}.binary", "t.txt").out.startswith("-1.2")
 
@@ -58,7 +58,7 @@ def test_kenlm_reads_our_files_and_agrees(small: NGram, tmp_path: Path) -> None:
     ]
     expected = np.array(kenlm_scores(tmp_path / "lm.arpa", sentences))
     scores, orders = small.score_tokens(stream(sentences, small.vocabulary))
-    np.testing.assert_allclose(scores, expected[:, 0], atol=1e-5)
+    np.testing.assert_allclose(scores, expected[:, 0], atol=FLOAT32)
     np.testing.assert_array_equal(orders, expected[:, 1])
 
 
@@ -67,7 +67,7 @@ def test_we_read_others_files_as_kenlm_does() -> None:
     model = read_arpa(foreign)
     sentences = list(product(["a", "b", "c"], repeat=4))
     expected = np.array(kenlm_scores(foreign, sentences))
-    np.testing.assert_allclose(model.score_tokens(stream(sentences, model.vocabulary))[0], expected[:, 0], atol=1e-5)
+    np.testing.assert_allclose(model.score_tokens(stream(sentences, model.vocabulary))[0], expected[:, 0], atol=FLOAT32)
 
 
 def test_kenlm_files_are_models_too(small: NGram, tmp_path: Path) -> None:
@@ -83,10 +83,11 @@ def test_kenlm_files_are_models_too(small: NGram, tmp_path: Path) -> None:
             (log_probs, state), (expected, expected_state) = (
                 lm.advance_all(s, piece) for lm, s in zip((one, other), states, strict=True)
             )
-            np.testing.assert_allclose(log_probs, expected, rtol=0, atol=3e-5)
+            np.testing.assert_allclose(log_probs, expected, rtol=0, atol=3e-5)  # KenLM's float32 in log10, in nats here
             states = [state, expected_state]
         after, expected = (lm.next_log_probs(s)[predicted] for lm, s in zip((one, other), states, strict=True))
-        np.testing.assert_allclose(after, expected, rtol=0, atol=3e-5)
+        np.testing.assert_allclose(after, expected, rtol=0, atol=3e-5)  # KenLM's float32 in log10, in nats here
+    # errors of tokens are of either sign
     assert one.evaluate(ids).nats == pytest.approx(other.evaluate(ids).nats, rel=1e-6)
     np.testing.assert_array_equal(one.orders(ids), other.orders(ids))
 
@@ -109,7 +110,7 @@ def test_kenlm_agrees_on_every_token_of_penn_treebank(penn: tuple[Corpus, NGram]
     sentences = [line.split() for line in " ".join(words).split("</s>")][:-1]
     expected = np.array(kenlm_scores(tmp_path / "lm.arpa", sentences))
     scores, orders = model.score_tokens(corpus.split("test"))
-    np.testing.assert_allclose(scores, expected[:, 0], atol=1e-5)
+    np.testing.assert_allclose(scores, expected[:, 0], atol=FLOAT32)
     np.testing.assert_array_equal(orders, expected[:, 1])
     again, _ = read_arpa(tmp_path / "lm.arpa").score_tokens(corpus.split("test"))
-    np.testing.assert_allclose(again, scores, atol=1e-6)
+    np.testing.assert_allclose(again, scores, atol=1e-6)  # eight digits are written

@@ -117,7 +117,7 @@ def large() -> tuple[WordTable, Vocabulary]:
 def test_a_large_page_is_complete_and_small(large: tuple[WordTable, Vocabulary]) -> None:
     page = explorer_page(*large, title="large")
     assert_holds(Page(page).data, *large)
-    assert len(page.encode()) < 5_000_000
+    assert len(page.encode()) < 5_000_000  # bytes: fifty a word
 
 
 # --- the page in a browser
@@ -137,8 +137,8 @@ class Browser:
             "goog:chromeOptions": {"args": [f"--{switch}" for switch in switches]},
             "goog:loggingPrefs": {"browser": "ALL"},
         }
-        made = self.call("POST", "/session", capabilities={"alwaysMatch": wanted})
-        self._session = f"/session/{made['sessionId']}"
+        session = self.call("POST", "/session", capabilities={"alwaysMatch": wanted})
+        self._session = f"/session/{session['sessionId']}"
 
     def call(self, method: str, path: str, **body: Any) -> Any:
         connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
@@ -194,11 +194,11 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         try:
             assert driver.stdout is not None
             started = next(found for line in driver.stdout if (found := re.search(r"success.* on port (\d+)", line)))
-            made = Browser(int(started[1]), tmp_path / "profile")
+            browser = Browser(int(started[1]), tmp_path / "profile")
             try:
-                yield made
+                yield browser
             finally:
-                made.call("DELETE", "")
+                browser.call("DELETE", "")
         finally:
             driver.terminate()
 
@@ -301,10 +301,10 @@ def test_a_tall_table_fills_its_side_of_the_page(browser: Browser, tmp_path: Pat
     browser.open(page)
     left, top, wide, high = browser.run(WHERE)
     strips, in_strip = browser.run("return [strips, stripRows]")
-    assert strips > 1
+    assert strips > 1  # it is a tall one
     assert (strips - 1) * in_strip < rows <= strips * in_strip
-    assert wide > 400
-    assert high > 400
+    assert wide > 400  # pixels of a window of 1280 by 900
+    assert high > 400  # the same
     assert f"in {strips} strips" in browser.text("#strips")
 
     size = wide / (strips * (columns + 1) - 1), high / in_strip
@@ -319,6 +319,7 @@ def test_a_tall_table_fills_its_side_of_the_page(browser: Browser, tmp_path: Pat
         mark = browser.run(
             "const b = $('mark').getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]"
         )
+        # pixels: half of one, and rounding
         assert mark == pytest.approx([x, top + (row % in_strip + 0.5) * size[1]], abs=0.6)
     before = browser.text("#word")
     browser.point(left + (columns + 0.5) * size[0], top + 5, click=True)  # between two strips is nothing

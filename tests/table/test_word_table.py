@@ -43,7 +43,7 @@ def test_two_component_shapes(V: int, shape: tuple[int, int]) -> None:
 def test_shapes_are_tight_and_even(V: int, K: int) -> None:
     shape = table_shape(V, K)
     assert prod(shape[1:]) * (shape[0] - 1) < V <= prod(shape)
-    assert max(shape) <= int(np.ceil(V ** (1 / K) + 1e-6))
+    assert max(shape) <= int(np.ceil(V ** (1 / K) + 1e-6))  # roots of perfect powers in floating point
 
 
 @given(st.integers(2, 10**9), st.integers(2, 6), st.integers(1, 10**6))

@@ -91,7 +91,7 @@ def test_the_end_is_held_out_when_no_validation_text_is_given(tmp_path: Path) ->
     train = write(tmp_path, "t.txt", "\n".join(lines) + "\n")
     corpus = prepare([train], tmp_path / "data")
     assert len(corpus.split("train")) + len(corpus.split("valid")) == 3 * 205
-    assert len(corpus.split("valid")) == pytest.approx(0.05 * 615, abs=3)
+    assert len(corpus.split("valid")) == pytest.approx(0.05 * 615, abs=3)  # tokens: at the end of a line
     assert "only-here" not in corpus.vocabulary  # held-out text does not count towards the vocabulary
     assert corpus.split("train")[-1] == corpus.vocabulary.eos_id
     assert corpus.vocabulary.counts.sum() == len(corpus.split("train"))
@@ -111,7 +111,7 @@ def test_memory_is_bounded_by_the_vocabulary(tmp_path: Path) -> None:
     for repeats in (1, 10):
         data = write(tmp_path, f"{repeats}.txt", "".join(f"w{i % 997} w{i % 101}\n" for i in range(50_000)) * repeats)
         peaks.append(int(printed(run_apart(data, tmp_path / f"d{repeats}", valid, script=script))))
-    assert peaks[1] < 1.1 * peaks[0]
+    assert peaks[1] < 1.1 * peaks[0]  # the vocabulary is the same, ten times the text is not in memory
 
 
 def test_a_failed_preparation_leaves_nothing_and_spares_the_old(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import random_lightrnn
+from helpers import FLOAT32, random_lightrnn
 from lightrnn.config import BootstrapConfig
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
@@ -15,7 +15,7 @@ def test_weights_carried_to_the_same_table_are_the_same_model(tiny: Corpus) -> N
     model = random_lightrnn(V=len(tiny.vocabulary)).eval()
     same = carried_over(model, model.table, tiny.vocabulary.counts).eval()
     words = torch.randint(len(tiny.vocabulary), (2, 9))
-    torch.testing.assert_close(same.log_probs(words)[0], model.log_probs(words)[0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(same.log_probs(words)[0], model.log_probs(words)[0], atol=FLOAT32, rtol=FLOAT32)
 
 
 def test_input_vectors_become_the_means_of_those_who_moved_in(tiny: Corpus) -> None:
@@ -27,7 +27,7 @@ def test_input_vectors_become_the_means_of_those_who_moved_in(tiny: Corpus) -> N
     for column in range(model.shape[1]):
         here = np.flatnonzero(table.codes[:, 1] == column)
         mean = np.average(columns[model.table.codes[here, 1]], axis=0, weights=weights[here])
-        np.testing.assert_allclose(moved.input_vectors.weight[model.shape[0] + column].detach(), mean, atol=1e-5)
+        np.testing.assert_allclose(moved.input_vectors.weight[model.shape[0] + column].detach(), mean, atol=FLOAT32)
     assert (moved.codes.numpy() == table.codes).all()
     assert len(rows) == model.shape[0]
 

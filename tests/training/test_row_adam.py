@@ -2,6 +2,7 @@
 
 import torch
 
+from helpers import FLOAT32
 from lightrnn.training.row_adam import RowAdam
 
 
@@ -20,5 +21,5 @@ def test_adam_by_rows_is_pytorchs_sparse_adam() -> None:
             (table(rows) * direction).sum().backward()
             table.weight.grad = table.weight.grad.coalesce()
             optimizer.step()
-    torch.testing.assert_close(ours.weight, theirs.weight, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(ours.weight, theirs.weight, atol=1e-6, rtol=FLOAT32)  # six steps in float32
     assert torch.equal(ours.weight[8], start[8])

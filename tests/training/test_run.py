@@ -127,7 +127,7 @@ def test_a_run_of_version_0_1_goes_on_where_it_was(before: Path) -> None:
     _, facts, _ = load_run(before / "model")
     assert facts["clock"]["start"] == written["start_seconds"] > 0
     assert facts["clock"]["training"] == written["seconds"] + written["position"]["seconds"]
-    assert facts["steps"] == pytest.approx(written["words"] / (5 * 12), abs=1)
+    assert facts["steps"] == pytest.approx(written["words"] / (5 * 12), abs=1)  # the last window of an epoch is short
     corpus, model = Corpus.load(before / "data"), before / "model"
     bootstrap.resume(corpus, model, {"epochs": 3.0}, device=CPU, report=lambda run, event: seen.append(run.step))
     assert seen[0] == facts["steps"] + facts["position"]["step"] + 1

@@ -46,6 +46,7 @@ def test_costs_are_the_losses_up_to_a_constant_of_the_word(
         expected = np.zeros((len(tiny.vocabulary), n))
         np.add.at(expected, words[:, 1:].ravel(), losses.reshape(-1, n))
         expected -= expected.min(axis=1, keepdims=True)
+        # sums over some hundred positions in float32
         np.testing.assert_allclose(costs[s][everything], expected, atol=2e-3)
 
 
@@ -68,7 +69,7 @@ def test_sums_of_sentences_start_each_afresh(tiny: Corpus) -> None:
             np.add.at(expected[s], sentence, hidden[0, :, s].double().numpy())
     assert (sums.counts == np.bincount(ids, minlength=len(vocabulary))).all()
     for s in range(2):
-        np.testing.assert_allclose(sums.sums[s], expected[s], atol=1e-4)
+        np.testing.assert_allclose(sums.sums[s], expected[s], atol=1e-4)  # sums over some dozen positions in float32
 
 
 def test_sums_leave_the_model_as_it_was_and_refuse_too_much(tiny: Corpus) -> None:
