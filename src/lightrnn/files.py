@@ -138,22 +138,24 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def has_sha256(path: Path, digest: str) -> bool:
+def has_sha256(path: Path, digest: str, also: Callable[[], bool] = lambda: True) -> bool:
     """Whether a file has this digest; a large one is read once for each time of change, and then remembered.
+
+    also: what else must hold of the file, asked whenever it is read.
 
     What is remembered is a line in a small file of the user's cache folder. A file that changed in the last seconds is
     not remembered, as a clock may give a further change the same time.
     """
     found = path.stat()
     if found.st_size < REMEMBERED_BYTES:
-        return sha256(path) == digest
+        return sha256(path) == digest and also()
     place = path.resolve()
     line = f"{place} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {digest}"
     note = _cache_folder() / "verified" / hashlib.sha256(os.fsencode(place)).hexdigest()
     with contextlib.suppress(OSError):
         if note.read_bytes() == os.fsencode(line):
             return True
-    is_same = sha256(path) == digest
+    is_same = sha256(path) == digest and also()
     if is_same and time.time() - max(found.st_mtime, found.st_ctime) > 5:
         with contextlib.suppress(OSError):
             note.parent.mkdir(parents=True, exist_ok=True)

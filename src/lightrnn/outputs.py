@@ -31,7 +31,7 @@ try:
 except ImportError:  # not on Windows, where nothing is locked and nothing swept
     fcntl = None  # type: ignore[assignment]
 
-Kind = Literal["model", "data", "file"]
+Sort = Literal["model", "data", "file"]
 
 MARKERS = {  # what tells a folder of ours: a file, and some keys of it
     "model": ("config.json", {"format", "kind", "files"}),
@@ -62,20 +62,20 @@ _held = _Held()
 
 @contextlib.contextmanager
 def replace_output(
-    path: str | Path, kind: Kind, *, inputs: Sequence[str | Path] = (), force: bool = False, option: str = "-o"
+    path: str | Path, sort: Sort, *, inputs: Sequence[str | Path] = (), force: bool = False, option: str = "-o"
 ) -> Iterator[Path]:
     """Write the yielded path (a new folder, or the name of a file); it takes the place `path` when the block ends well.
 
     Refuses what `check_output` refuses. Nobody else can write `path` during the block; to go on writing it after the
     block, hold `locked(path)` around it.
     """
-    check_output(path, kind, inputs=inputs, force=force, option=option)
+    check_output(path, sort, inputs=inputs, force=force, option=option)
     with locked(path):
-        check_output(path, kind, inputs=inputs, force=force, option=option)  # again, now that no one can change it
+        check_output(path, sort, inputs=inputs, force=force, option=option)  # again, now that no one can change it
         target = _target(path)
         stage = target.parent / f".{target.name}.{os.getpid()}.tmp"
         _remove(stage)
-        if kind != "file":
+        if sort != "file":
             stage.mkdir()
         try:
             yield stage
@@ -85,7 +85,7 @@ def replace_output(
 
 
 def check_output(
-    path: str | Path, kind: Kind, *, inputs: Sequence[str | Path] = (), force: bool = False, option: str = "-o"
+    path: str | Path, sort: Sort, *, inputs: Sequence[str | Path] = (), force: bool = False, option: str = "-o"
 ) -> None:
     """Refuse to write over something: with `force` only over a file, or a folder of our own of the same kind.
 
@@ -93,20 +93,20 @@ def check_output(
     option: by which the path was given, for the messages.
     """
     target = _target(path)
-    if kind == "file":
+    if sort == "file":
         _check_file(path, target, option)
     elif Path.cwd().is_relative_to(target):
         raise LightRNNError(f"{option} is or holds the current folder, so it cannot be replaced; name a folder to make")
     elif target.exists():
         if target.is_dir() and not any(target.iterdir()):
             return
-        if not _is_ours(target, kind):
-            raise LightRNNError(f"{path} exists and is no {kind} folder of lightrnn; choose another {option}")
+        if not _is_ours(target, sort):
+            raise LightRNNError(f"{path} exists and is no {sort} folder of lightrnn; choose another {option}")
     if not target.exists():
         return
     for source in inputs:
         if _target(source).is_relative_to(target):
-            place = "the file" if kind == "file" else "in the folder"
+            place = "the file" if sort == "file" else "in the folder"
             raise LightRNNError(f"{source} is {place} that --force would replace; choose another {option}")
     if not force:
         raise LightRNNError(f"{path} exists; choose another {option}, or replace it with --force")
@@ -119,13 +119,16 @@ def _check_file(path: str | Path, target: Path, option: str) -> None:
         raise LightRNNError(f"the folder {Path(path).parent} does not exist; make it, or choose another {option}")
     if target.exists() and not target.is_file():
         raise LightRNNError(f"{path} is not a file that can be replaced; choose another {option}")
-    if FILES.fullmatch(target.name) and any(_is_ours(target.parent, kind) for kind in MARKERS):
+    if FILES.fullmatch(target.name) and any(_is_ours(target.parent, sort) for sort in MARKERS):
         raise LightRNNError(f"{path} is a file that lightrnn keeps in that folder; choose another {option}")
 
 
-def _is_ours(folder: Path, kind: str) -> bool:
-    marker, keys = MARKERS[kind]
-    return (folder / marker).is_file() and keys <= read_json(folder / marker).keys()
+def _is_ours(folder: Path, sort: str) -> bool:
+    marker, keys = MARKERS[sort]
+    try:
+        return (folder / marker).is_file() and keys <= read_json(folder / marker).keys()
+    except LightRNNError as error:
+        raise LightRNNError(f"{error}; or remove {folder} yourself, it is not replaced as it is") from None
 
 
 @contextlib.contextmanager

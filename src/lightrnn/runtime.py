@@ -28,7 +28,7 @@ def silent(what: str, done: int = 0, total: int = 0, /) -> None:
 
 
 def use_threads(count: int) -> None:
-    """Hold every computation to so many CPU threads, PyTorch's and those of NumPy's and SciPy's BLAS; 0: all cores."""
+    """Hold every computation to so many CPU threads, PyTorch's and those of NumPy's and SciPy's BLAS; 0: no change."""
     global _limit  # noqa: PLW0603
     _limit = count
     if count:

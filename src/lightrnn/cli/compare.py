@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,16 +14,14 @@ import typer
 
 from ..config import shipped_names
 from ..errors import LightRNNError, is_out_of_memory
-from ..files import atomic_file
-from ..outputs import InUse, locked, sweep
+from ..outputs import InUse
 from ..runtime import choose_device, use_threads
 from . import screen
 from .options import DeviceOption, ThreadsOption
 
 if TYPE_CHECKING:
-    from ..compare.grid import Budget, Grid, Run
+    from ..compare.grid import Budget, Grid, GridRun
     from ..compare.runs import Comparison
-    from ..compare.tables import Layout
 
 
 def compare(
@@ -79,6 +76,7 @@ def compare(
       lightrnn compare main -o results --minutes 5 --tables-only
     """
     from ..compare.grid import Grid
+    from ..compare.report import layout_of, write_report
     from ..compare.runs import Comparison
     from ..compare.tables import overview
     from ..training.figures import check_matplotlib
@@ -112,9 +110,9 @@ def compare(
                     reason = str(error) if isinstance(error, LightRNNError) else "out of memory"
                     failures.append(f"{run.name}: {reason}")
                     screen.note(f"  failed: {reason}")
-                _write(comparison, with_plots, command)
-    _write(comparison, with_plots, command)
-    header, rows = overview(_layout(settings), comparison.finished())
+                write_report(comparison, with_plots, command)
+    write_report(comparison, with_plots, command)
+    header, rows = overview(layout_of(settings), comparison.finished())
     spread = ", ± standard deviation over seeds" if any("±" in figure for row in rows for figure in row) else ""
     screen.out.print(screen.table(f"test perplexity/parameters{spread}", *header, rows=rows))
     screen.note(f"{len(comparison.finished())} of {len(settings.runs())} runs finished; tables in {out / 'tables.md'}")
@@ -143,7 +141,7 @@ def _budget(epochs: float | None, minutes: float | None) -> Budget | None:
     return checked_budget("minutes", minutes, "the command line") if minutes is not None else None
 
 
-def _chosen(grid: Grid, runs: list[Run], only: list[str] | None, models: list[str] | None) -> list[Run]:
+def _chosen(grid: Grid, runs: list[GridRun], only: list[str] | None, models: list[str] | None) -> list[GridRun]:
     for option, asked, known in (
         ("--only", only, [entry.name for entry in grid.corpora]),
         ("--model", models, [entry.name for entry in grid.models]),
@@ -166,7 +164,7 @@ def _telling_how_to_go_on() -> Iterator[None]:
         raise typer.Exit(130 if isinstance(stopped, KeyboardInterrupt) else int(stopped.code or 0)) from None
 
 
-def _run(comparison: Comparison, run: Run) -> None:
+def _run(comparison: Comparison, run: GridRun) -> None:
     """Do a run, unless another process has finished it meanwhile."""
     if run not in comparison.missing():
         return
@@ -186,38 +184,3 @@ def _run(comparison: Comparison, run: Run) -> None:
         facts = comparison.finish(run, progress)
     mixed = f", mixed {facts['mix']['test']:.2f}" if facts["mix"] else ""
     screen.note(f"  valid {facts['valid']:.2f}, test {facts['test']:.2f}{mixed}")
-
-
-def _layout(grid: Grid) -> Layout:
-    from ..compare.tables import Layout, ModelRow
-
-    rows = []
-    for entry in grid.models:
-        if entry.recipe is None:
-            rows.append(ModelRow(entry.name, "ngram"))
-        else:
-            network = entry.recipe.model
-            rest = replace(entry.recipe, model=replace(network, hidden_size=1, embedding_size=0))
-            rows.append(ModelRow(entry.name, network.model, network.input_size, network.hidden_size, rest))
-    return Layout(tuple(entry.name for entry in grid.corpora), tuple(rows), grid.target)
-
-
-def _write(comparison: Comparison, with_plots: bool, command: str) -> None:
-    """The tables and plots of all finished runs."""
-    from ..compare.grid import slug
-    from ..compare.tables import csv_text, markdown, plots
-
-    grid, folder = comparison.grid, comparison.results
-    layout = _layout(grid)
-    with locked(folder / "tables", wait=True):
-        runs = comparison.finished()
-        for names in ("tables.*", "*.png"):
-            sweep(folder, names)
-        for name, text in (
-            ("tables.md", markdown(layout, runs, command, len(grid.runs()))),
-            ("tables.csv", csv_text(layout, runs)),
-        ):
-            with atomic_file(folder / name) as file:
-                file.write(text.encode(errors="backslashreplace"))  # the command may name any path
-        if with_plots:
-            plots(layout, runs, folder, slug)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,6 +47,8 @@ def info(
     if folder is not None:
         if recipe is not None or vocab_size is not None or overrides:
             raise LightRNNError("give either MODEL, or --recipe and --vocab-size, not both")
+        if folder.is_file():
+            raise LightRNNError(f"{folder} is a file; info is for folders of lightrnn train or mix")
         if is_mix(folder):
             _mix_info(folder, as_json)
             return
@@ -95,7 +98,7 @@ def _mix_info(folder: Path, as_json: bool) -> None:
 
     paths, weights = read_mix(folder)
     total = sum(weights)
-    names = [str(path).encode(errors="backslashreplace").decode() for path in paths]
+    names = [os.path.normpath(path).encode(errors="backslashreplace").decode() for path in paths]
     members = [{"model": name, "weight": weight / total} for name, weight in zip(names, weights, strict=True)]
     if as_json:
         screen.print_json({"model": "mix", "members": members})
@@ -121,7 +124,7 @@ def size_table(parts: dict[str, int], full: dict[str, int], name: str = "lightrn
         ]
 
     vectors = ("input vectors", "output vectors")
-    rows = [row(part, parts[part], full[part]) for part in parts]
-    rows.append(row("word vectors in all", *(sum(model[part] for part in vectors) for model in (parts, full))))
+    rows = [row(part, parts[part], full.get(part, 0)) for part in parts]
+    rows.append(row("word vectors in all", *(sum(model.get(part, 0) for part in vectors) for model in (parts, full))))
     rows.append(row("total", sum(parts.values()), sum(full.values())))
     return screen.table(None, "parameters", name, "", "conventional", "", rows=rows)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import LightRNNError
 from ..outputs import check_output, settle
 from ..text.presets import PRESETS, find_preset
 from . import screen
@@ -77,11 +76,9 @@ def prepare(
 
     texts = [*train, *(valid or []), *(test or [])]
     check_output(out, "data", inputs=texts if vocab is None else [*texts, vocab], force=force)
-    if vocab is not None and (min_count or max_words):
-        raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
-    changes: dict[str, Any] = {"lowercase": lowercase}
-    changes |= {name: v for name, v in (("normalize", normalize), ("convention", convention)) if v is not None}
-    rules = replace(find_preset(preset).rules, **changes)
+    given = (("lowercase", lowercase or None), ("normalize", normalize), ("convention", convention))
+    changes: dict[str, Any] = {name: value for name, value in given if value is not None}
+    rules = replace(find_preset(preset).rules, **changes) if changes else None
     if vocab is not None:
         settle(vocab)
     vocabulary = load_vocabulary(vocab) if vocab is not None and vocab.is_dir() else vocab

@@ -10,9 +10,12 @@ import typer
 from ..config import BootstrapConfig
 from ..errors import LightRNNError
 from ..outputs import replace_output
+from ..registry import REFINEMENTS, SOLVERS
 from ..runtime import choose_device, use_threads
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption
+
+HOW = tuple(name for name in REFINEMENTS if name != "none")
 
 
 def reallocate(
@@ -22,10 +25,10 @@ def reallocate(
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The model folder to make.")],
     how: Annotated[
-        str, typer.Option("--refine", metavar="matching|cluster", help="The paper's matching, or our clustering.")
+        str, typer.Option("--refine", metavar="|".join(HOW), help="The paper's matching, or our clustering.")
     ] = "matching",
     solver: Annotated[
-        str, typer.Option("--solver", metavar="block|half|exact", help="Solver of the matching.")
+        str, typer.Option("--solver", metavar="|".join(SOLVERS), help="Solver of the matching.")
     ] = "block",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the clustering.")] = 1,
     device: DeviceOption = "auto",
@@ -48,7 +51,7 @@ def reallocate(
     from ..training.refinement import carried_over, refine
 
     if how == "none":
-        raise LightRNNError("--refine must be matching or cluster here, got 'none'")
+        raise LightRNNError(f"--refine must be {' or '.join(HOW)} here, got 'none'")
     config = BootstrapConfig(refine=how, solver=solver)
     use_threads(threads)
     with replace_output(out, "model", inputs=[model, data], force=force) as stage:
@@ -57,7 +60,8 @@ def reallocate(
         if corpus.vocabulary.digest != vocabulary.digest:
             raise LightRNNError(f"{data} has another vocabulary than {model}; give the data that it was trained on")
         with screen.waiting() as progress:
-            done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, progress=progress)
+            watched = corpus.watching(progress)
+            done = refine(old, corpus.split("train"), vocabulary, config, seed=seed, progress=watched)
         new = carried_over(old, done.table, vocabulary.counts).eval()
         before, after = (evaluate(lm, corpus.split("valid"), vocabulary).perplexity for lm in (old, new))
         save_model(stage, new, vocabulary, read_config(model)["training"] | {"valid_perplexity": after})

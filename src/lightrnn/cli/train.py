@@ -13,19 +13,18 @@ import typer
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, recipe_names
 from ..errors import LightRNNError
 from ..outputs import locked, replace_output, settle
-from ..runtime import Progress, choose_device, use_threads
+from ..runtime import choose_device, use_threads
 from ..text.presets import choose_splits
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, with_settings
 from .texts import tell_untaught
 
 if TYPE_CHECKING:
-    import torch
-
     from ..table.word_table import WordTable
     from ..text.corpus import Corpus
     from ..text.vocabulary import Vocabulary
-    from ..training.run import Run
+    from ..training.fitting import Init
+    from ..training.starts import Start
 
 DEFAULT_RECIPE = "small"
 
@@ -80,9 +79,10 @@ def train(
         else:
             inputs = [path for path in (data, valid, init, table, recipe) if path is not None]
             stage = staging.enter_context(replace_output(out, "model", inputs=inputs, force=force))
+            given = _given(data, stage, recipe, overrides, valid, table, init)
         with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
             if not resume:
-                run = _begin(data, stage, recipe, overrides, valid, table, init, chosen_device, progress)
+                run = bootstrap.begin(*given, device=chosen_device, progress=progress)
                 staging.close()  # the new run is whole: from here on it is in its place
                 run.moved(out)
             outcome = bootstrap.go_on(run, report, progress, lambda: stop() != 0)
@@ -110,7 +110,7 @@ def _corpus_of(data: Path, out: Path) -> Corpus:
     return corpus
 
 
-def _begin(
+def _given(
     data: Path,
     stage: Path,
     recipe_name: str | None,
@@ -118,12 +118,9 @@ def _begin(
     valid: Path | None,
     table: Path | None,
     init: Path | None,
-    device: torch.device,
-    progress: Progress,
-) -> Run:
-    """A new run, in a folder that is not in its place yet."""
+) -> tuple[Corpus, Recipe, Path, Start | None, Init | None]:
+    """What a new run begins with, in a folder that is not in its place yet; announced."""
     from ..models.checkpoint import load_model
-    from ..training import bootstrap
     from ..training.fitting import fitted
     from ..training.starts import Start
 
@@ -134,9 +131,8 @@ def _begin(
     corpus = _corpus(data, valid, stage, base[1] if base else None)
     start = Start(_read_table(table, corpus.vocabulary)) if table is not None else None
     recipe = fitted(recipe, corpus, table=start.table if start else None, init=base, chosen=chosen)
-    given = start is not None or base is not None
-    screen.note(_announcement(corpus, recipe, "given" if given else recipe.bootstrap.start))
-    return bootstrap.begin(corpus, recipe, stage, start=start, init=base, device=device, progress=progress)
+    screen.note(_announcement(corpus, recipe, "given" if start or base else recipe.bootstrap.start))
+    return corpus, recipe, stage, start, base
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:

@@ -90,7 +90,7 @@ class ModelEntry:
 
 
 @dataclass(frozen=True)
-class Run:
+class GridRun:
     """One corpus, model and seed."""
 
     corpus: CorpusEntry
@@ -169,10 +169,10 @@ class Grid:
                 f"{origin}: target must be the name of a network, one of {', '.join(networks)}, got {self.target!r}"
             )
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[GridRun]:
         """All there are: one seed of everything, then the next."""
         return [
-            Run(corpus, model, seed if model.recipe else 0)
+            GridRun(corpus, model, seed if model.recipe else 0)
             for index, seed in enumerate(self.seeds)
             for corpus in self.corpora
             for model in self.models

@@ -37,7 +37,7 @@ from ..text.corpus import SPLITS, Corpus, is_data_folder, prepare
 from ..text.presets import find_preset, find_splits
 from ..training import bootstrap
 from ..training.run import load_run, read_metrics
-from .grid import Budget, CorpusEntry, Grid, Run, slug
+from .grid import Budget, CorpusEntry, Grid, GridRun, slug
 
 RUN_FORMAT = 1
 SECONDS, PERPLEXITY = number(least=0, most=1e12), number(least=0)
@@ -100,14 +100,14 @@ class Comparison:
         """The facts of the finished runs of this grid, in its order."""
         return [read_run(self._file(run), run) for run in self.grid.runs() if self._file(run).exists()]
 
-    def missing(self) -> list[Run]:
+    def missing(self) -> list[GridRun]:
         return [run for run in self.grid.runs() if not self._file(run).exists()]
 
-    def claimed(self, run: Run) -> AbstractContextManager[None]:
+    def claimed(self, run: GridRun) -> AbstractContextManager[None]:
         """Nobody else makes the run during the block; outputs.InUse if somebody does already."""
         return locked(self.results / run.name)
 
-    def check_corpora(self, runs: list[Run]) -> None:
+    def check_corpora(self, runs: list[GridRun]) -> None:
         """Fail now rather than after hours where a corpus cannot be found."""
         for entry in {run.corpus.name: run.corpus for run in runs}.values():
             if is_data_folder(self._data(entry)):
@@ -138,7 +138,7 @@ class Comparison:
 
     def train(
         self,
-        run: Run,
+        run: GridRun,
         report: bootstrap.Report = lambda run, event: None,
         progress: Progress = silent,
         should_stop: Callable[[], bool] = lambda: False,
@@ -170,7 +170,7 @@ class Comparison:
             should_stop=should_stop,
         )
 
-    def finish(self, run: Run, progress: Progress = silent) -> Facts:
+    def finish(self, run: GridRun, progress: Progress = silent) -> Facts:
         """Score the held-out texts and write the run's file."""
         corpus = self.open(run.corpus, progress)
         measured = self._network(run, corpus, progress) if run.recipe else self._ngram(run, corpus, progress)
@@ -193,7 +193,7 @@ class Comparison:
         write_json(self._file(run), facts | {"sha256": _digest_of(facts)})
         return facts
 
-    def _network(self, run: Run, corpus: Corpus, progress: Progress) -> Facts:
+    def _network(self, run: GridRun, corpus: Corpus, progress: Progress) -> Facts:
         folder = self.work / run.name
         _, trained, _ = load_run(folder)
         lines = read_metrics(folder)
@@ -231,7 +231,7 @@ class Comparison:
             "curve": curve,
         }
 
-    def _ngram(self, run: Run, corpus: Corpus, progress: Progress) -> Facts:
+    def _ngram(self, run: GridRun, corpus: Corpus, progress: Progress) -> Facts:
         """The same facts of an n-gram model; its parameters are its n-grams."""
         estimated = self._estimate(run.corpus, run.model.order, progress)
         return {
@@ -267,7 +267,7 @@ class Comparison:
             self._estimated[entry.name, order] = _Estimated(valid, test, sum(model.counts), size, seconds)
         return self._estimated[entry.name, order]
 
-    def _file(self, run: Run) -> Path:
+    def _file(self, run: GridRun) -> Path:
         return self.files / f"{run.name}.json"
 
     def _all_facts(self) -> list[Facts]:
@@ -291,7 +291,7 @@ class Comparison:
             now = {"order": model.order} if model.recipe is None else {}
             difference = "" if facts["recipe"] == now else f"settings {facts['recipe']}"
         else:
-            recipe = Run(corpus, model, facts["seed"]).recipe
+            recipe = GridRun(corpus, model, facts["seed"]).recipe
             assert recipe is not None
             difference = _difference(Recipe.from_dict(facts["recipe"], str(self.results)), recipe)
         if difference:
@@ -322,7 +322,7 @@ class Comparison:
         return folder
 
 
-def read_run(path: Path, run: Run | None = None) -> Facts:
+def read_run(path: Path, run: GridRun | None = None) -> Facts:
     """The facts of a finished run; `run`: that which it must be. Files of before the digests have none."""
     facts = read_json(path)
     if facts.get("format") != RUN_FORMAT:

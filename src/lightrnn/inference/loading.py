@@ -63,9 +63,9 @@ def _load_file(path: Path, vocabulary: Vocabulary | None) -> LM:
     return NGramLM(read_arpa(path))
 
 
-def load_all(paths: Sequence[Path], *, device: str = "cpu") -> list[LM]:
+def load_all(paths: Sequence[str | Path], *, device: str = "cpu") -> list[LM]:
     """Several models, the first of which says which words there are."""
-    return _load_all(paths, device, ())
+    return _load_all([Path(path) for path in paths], device, ())
 
 
 def _load_all(paths: Sequence[Path], device: str, outer: tuple[Path, ...]) -> list[LM]:
@@ -96,6 +96,7 @@ def all_members(paths: Sequence[str | Path], deepest: int = DEEPEST) -> list[Pat
 
 
 def is_mix(folder: Path) -> bool:
+    settle(folder)
     return (folder / CONFIG).is_file() and read_json(folder / CONFIG).get("kind") == "mix"
 
 

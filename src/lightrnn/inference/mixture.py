@@ -29,7 +29,7 @@ TOLERANCE = 1e-9  # nats a token, below which the weights have settled
 
 
 class Mix(LM):
-    """A mix of models is a model."""
+    """A mix of models is a model: use it to add an n-gram model's memory to a network, with weights from `tune`."""
 
     def __init__(self, members: Sequence[LM], weights: Sequence[float]) -> None:
         super().__init__(members[0].vocabulary)
@@ -137,7 +137,10 @@ def mixed(log_probs: NDArray[np.float64], weights: Sequence[float]) -> NDArray[n
 
 
 def tune(log_probs: NDArray[np.float64]) -> list[float]:
-    """Weights that maximise the likelihood of held-out tokens, log_probs (N, M), by expectation-maximisation."""
+    """Weights that maximise the likelihood of held-out tokens, log_probs (N, M), by expectation-maximisation.
+
+    Use it on what `Mix.member_log_probs` gives for a text that no member was trained on.
+    """
     weights = np.full(log_probs.shape[1], 1.0 / log_probs.shape[1])
     scaled = np.exp(log_probs - log_probs.max(axis=1, keepdims=True))  # (N, M): the scale of a token does not matter
     before = -np.inf

@@ -50,18 +50,18 @@ class NetworkLM(LM):
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> "NetworkLM":
         """The model of a folder; without PyTorch, until a text is to be scored, where its kind can do so."""
+        config, vocabulary, weights, table = load_weights(folder)
 
         def model() -> "RecurrentModel":
-            from ..models.checkpoint import load_model
+            from ..models.checkpoint import model_of
             from ..runtime import choose_device
 
-            return load_model(folder, choose_device(device))[0]
+            return model_of(config, vocabulary, weights, table).to(choose_device(device)).eval()
 
-        config, vocabulary, weights, table = load_weights(folder)
         make = kind_of(config).predictor
-        if make is None or table is None:
-            return cls(model(), vocabulary)
         try:
+            if make is None or table is None:
+                return cls(model(), vocabulary)
             predictor = make(config, weights, table)
         except LightRNNError as error:
             raise not_described(folder, error) from None

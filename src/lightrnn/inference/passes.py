@@ -39,7 +39,11 @@ def evaluate(
     window: int = WINDOW,
     progress: Progress = silent,
 ) -> Evaluation:
-    """Score a token stream; the convention is the vocabulary's own unless another is named."""
+    """Score a token stream; the convention is the vocabulary's own unless another is named.
+
+    For a network, its own or yours, in the course of training; what `load` gives has `LM.evaluate`, n-gram models and
+    mixes too.
+    """
     name = convention or vocabulary.rules.convention
     if name == "stream":
         return measure(

@@ -71,11 +71,6 @@ class ScoredLine:
         return float(self.log_probs[self.counted].sum())
 
     @property
-    def unknown_total(self) -> float:
-        """Nats of the unknown words, whether they count or not."""
-        return float(self.log_probs[self.unknown].sum())
-
-    @property
     def unknown_words(self) -> int:
         return int(self.unknown.sum())
 

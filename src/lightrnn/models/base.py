@@ -3,7 +3,6 @@
 Shapes: B batch, T words, S steps, V vocabulary, D embedding, H hidden, L layers, K parts of a log-probability.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -23,7 +22,7 @@ State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) e
 
 
 class LanguageModel(Protocol):
-    """What evaluation and training know of a network."""
+    """What evaluation and training know of a network: implement it to have your own model scored by `evaluate`."""
 
     def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """words (B, T+1) → natural-log probabilities of words[:, 1:] given all before, and the state after them.
@@ -122,11 +121,6 @@ def recurrence_of(config: ModelConfig) -> nn.RNNBase:
         config.input_size, config.hidden_size, config.layers, dropout=between_layers, batch_first=True
     )
     return layers
-
-
-def stack_states(states: Sequence[State]) -> State:
-    """Join states along the batch."""
-    return tuple(torch.cat(tensors, dim=1) for tensors in zip(*states, strict=True))
 
 
 def select_state(state: State, tracks: Tensor | NDArray[np.int64] | NDArray[np.bool_] | slice) -> State:

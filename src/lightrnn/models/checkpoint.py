@@ -91,10 +91,14 @@ def finish_commit(folder: Path) -> dict[str, Any]:
 
 
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> tuple[RecurrentModel, Vocabulary]:
-    """The trained model of whatever kind, ready to score (dropout off), and its vocabulary."""
+    """The trained model of whatever kind, ready to score (dropout off), and its vocabulary.
+
+    Use it for the PyTorch module itself: to train it further (`train(init=…)`) or to look into it. To ask a model for
+    scores or words, use `load`.
+    """
     config, vocabulary, weights, table = load_weights(Path(folder))
     try:
-        model = _rebuild(config, vocabulary, weights, table)
+        model = model_of(config, vocabulary, weights, table)
     except LightRNNError as error:
         raise not_described(Path(folder), error) from None
     return model.to(device).eval(), vocabulary
@@ -105,16 +109,17 @@ def rebuild(
 ) -> RecurrentModel:
     """The model that has these weights, which were read from a file; shape: of its table, if it has one."""
     arrays = {name: tensor.numpy() for name, tensor in weights.items()}
-    return _rebuild(config, vocabulary, arrays, checked_weights(config, vocabulary, arrays, shape), seed)
+    return model_of(config, vocabulary, arrays, checked_weights(config, vocabulary, arrays, shape), seed)
 
 
-def _rebuild(
+def model_of(
     config: ModelConfig,
     vocabulary: Vocabulary,
     weights: Mapping[str, NDArray[Any]],
     table: WordTable | None,
     seed: int = 0,
 ) -> RecurrentModel:
+    """The PyTorch model of weights and a table that `checked_weights` let pass; the arrays stay as they are."""
     model = build(config, vocabulary, table, seed)
     check_like(weights, model.state_dict())
     model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})

@@ -52,8 +52,9 @@ DESCRIPTION = record(
 TABLE_DESCRIPTION = record({"table_shape": DIMENSIONS, "files": record({TABLE: digest()})})
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: str | Path) -> dict[str, Any]:
     """config.json of a model folder, checked to be one that this version can read."""
+    folder = Path(folder)
     settle(folder)
     if not (folder / CONFIG).is_file():
         raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
@@ -93,7 +94,8 @@ def _read_committed(folder: Path, name: str) -> bytes:
     )
 
 
-def load_vocabulary(folder: Path) -> Vocabulary:
+def load_vocabulary(folder: str | Path) -> Vocabulary:
+    folder = Path(folder)
     config = read_config(folder)
     rules = TextRules.from_dict(config["rules"], str(folder / CONFIG))
     vocabulary = Vocabulary.parse(_read_committed(folder, VOCABULARY), str(folder / VOCABULARY), rules)
@@ -105,19 +107,21 @@ def load_vocabulary(folder: Path) -> Vocabulary:
     return vocabulary
 
 
-def check_table(folder: Path) -> None:
+def check_table(folder: str | Path) -> None:
     """Refuse a model without a word table."""
     if not KINDS[kind := read_config(folder)["kind"]].has_table:
         raise LightRNNError(f"{folder} is a model of kind {kind}, which has no word table; give a LightRNN")
 
 
-def load_table(folder: Path, vocabulary: Vocabulary) -> WordTable:
+def load_table(folder: str | Path, vocabulary: Vocabulary) -> WordTable:
+    folder = Path(folder)
     check_table(folder)
     return WordTable.parse(_read_committed(folder, TABLE), str(folder / TABLE), vocabulary)
 
 
-def load_weights(folder: Path) -> tuple[ModelConfig, Vocabulary, dict[str, NDArray[Any]], WordTable | None]:
+def load_weights(folder: str | Path) -> tuple[ModelConfig, Vocabulary, dict[str, NDArray[Any]], WordTable | None]:
     """The settings, the vocabulary, the weights and the table, if the kind has one, of a trained model."""
+    folder = Path(folder)
     config = read_config(folder)
     vocabulary = load_vocabulary(folder)
     settings = ModelConfig.from_dict(config["model"], str(folder / CONFIG))
@@ -167,7 +171,6 @@ def checked_weights(
     if needed > sum(array.size for array in weights.values()):
         raise LightRNNError(f"the settings ask for {needed:,} parameters, and there are fewer")
     check_finite(weights)
-    for name, array in weights.items():
-        if array.dtype.kind != "f" and name != "codes":
-            check_permutation(name, array)
+    for name in kind_of(config).permutations & weights.keys():
+        check_permutation(name, weights[name])
     return table

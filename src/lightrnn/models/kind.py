@@ -39,8 +39,9 @@ class Kind:
     has_table: a word table belongs to it, is saved with it and can be refined. predictor: makes one from the weights
     and the table alone, where that can be done without PyTorch. start_shape: the shape of the table that
     it starts from, for so many words; None where it needs none. settings: the fields of the recipe that mean something
-    to it, among those that do not to all. input_size: of its input vectors, where that is not a setting.
-    input_dropout: whether there is dropout between the input and the recurrence.
+    to it, among those that do not to all. permutations: arrays among the weights that hold each of the numbers 0 … N-1
+    once. input_size: of its input vectors, where that is not a setting. input_dropout: whether there is dropout between
+    the input and the recurrence.
     """
 
     build: Build
@@ -50,6 +51,7 @@ class Kind:
     predictor: MakePredictor | None = None
     start_shape: Callable[[ModelConfig, int], Shape | None] = lambda config, words: None
     settings: frozenset[str] = field(default_factory=frozenset)
+    permutations: frozenset[str] = frozenset()
     input_size: int = 0
     input_dropout: bool = True
 

@@ -53,6 +53,7 @@ def _opponent(
     settings: tuple[str, ...] = (),
     parts: tuple[str, ...] = ("word",),
     start_shape: Callable[[ModelConfig, int], Shape | None] = lambda config, words: None,
+    permutations: tuple[str, ...] = (),
 ) -> Kind:
     """A kind with a vector a word as its input; output_parameters: of V words and m units."""
 
@@ -69,7 +70,14 @@ def _opponent(
         return found | {"output vectors": output_parameters(size.words, config.hidden_size)}
 
     names = frozenset({"embedding_size", *settings})
-    return Kind(build, lambda config: parts, parameters, start_shape=start_shape, settings=names)
+    return Kind(
+        build,
+        lambda config: parts,
+        parameters,
+        start_shape=start_shape,
+        settings=names,
+        permutations=frozenset(permutations),
+    )
 
 
 def _full(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "Output":
@@ -116,12 +124,17 @@ def _class_shape(config: ModelConfig, words: int) -> Shape | None:
 
 FULL = _opponent(_full, lambda words, units: words * (units + 1))
 HSM = _opponent(
-    _hierarchical, _hierarchical_parameters, settings=("classes",), parts=("class", "word"), start_shape=_class_shape
+    _hierarchical,
+    _hierarchical_parameters,
+    settings=("classes",),
+    parts=("class", "word"),
+    start_shape=_class_shape,
+    permutations=("output.places",),
 )
 BLACKOUT = _opponent(
     _blackout, lambda words, units: words * (units + 1), settings=("blackout_samples", "blackout_alpha")
 )
-ADAPTIVE = _opponent(_adaptive, _adaptive_parameters)
+ADAPTIVE = _opponent(_adaptive, _adaptive_parameters, permutations=("output.ranks",))
 
 
 def _build_chsm(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "WordModel":
@@ -146,6 +159,7 @@ CHSM = Kind(
     _chsm_parameters,
     start_shape=_class_shape,
     settings=frozenset({"classes"}),
+    permutations=frozenset({"output.places"}),
     input_size=FEATURES,
     input_dropout=False,  # Kim et al. have none between the highway layer and the recurrence
 )

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from ..config import ModelConfig
 from .base import RecurrentModel, State, recurrence_of, to_arrays, to_tensors
-from .characters import CharacterCNN
 from .likeliest import Likeliest, best_of, draw_from
 from .outputs import Output
 from .predictor import Arrays
@@ -32,8 +31,8 @@ class WordModel(RecurrentModel):
 
     def reset(self, scale: float = 0.1, forget_bias: float = 0.0) -> None:
         super().reset(scale, forget_bias)
-        if isinstance(self.input, CharacterCNN):
-            self.input.reset()
+        if (reset_input := getattr(self.input, "reset", None)) is not None:
+            reset_input()
 
     def _hidden(self, words: Tensor, state: State | None) -> tuple[Tensor, State]:
         """words (B, T+1) → the states that score words 1 … T, (N, H)."""
@@ -68,7 +67,7 @@ class WordModel(RecurrentModel):
 
 
 class WordPredictor:
-    """The questions of base.Predictor, answered by the whole distribution."""
+    """The questions of a Predictor, answered by the whole distribution."""
 
     def __init__(self, model: WordModel) -> None:
         self._model = model

@@ -48,7 +48,10 @@ class _Counted:
 
 
 def estimate(ids: Ids, vocabulary: Vocabulary, order: int = 5, progress: Progress = silent) -> NGram:
-    """The model of a token stream in which every sentence ends in eos; its `discounts` are those used."""
+    """The model of a token stream in which every sentence ends in eos; its `discounts` are those used.
+
+    Use it for a model to compare or mix with, and `write_arpa` to keep it for this and other programs.
+    """
     if order < 1:
         raise LightRNNError(f"order (--order) must be at least 1, got {order}")
     if len(ids) == 0:

@@ -120,6 +120,10 @@ def prepare(
     given: a Vocabulary (a trained model's) or a word list file. Without `valid` the last 5% of the training text is
     held out, and does not count towards the vocabulary. If there is a data folder already, `force` replaces it.
     """
+    if vocabulary is not None and (min_count or max_words):
+        raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
+    if isinstance(vocabulary, Vocabulary) and rules not in (None, vocabulary.rules):
+        raise LightRNNError("a model's vocabulary comes with its own text rules, so none can be given with it")
     chosen_preset = find_preset(preset)
     sources = dict(zip(SPLITS, choose_splits(train, valid, test, chosen_preset), strict=True))
     rules = vocabulary.rules if isinstance(vocabulary, Vocabulary) else rules or chosen_preset.rules
@@ -324,6 +328,15 @@ class Corpus:
         named = [part for part in parts if part in get_args(Convention)] or ["stream"]
         return " ".join(named + [part for part in parts if part not in named]) == self.digest(*splits)
 
+    def watching(self, progress: Progress) -> Progress:
+        """The same progress, which looks after the text each time that its reader reports."""
+
+        def checked(what: str, done: int = 0, total: int = 0, /) -> None:
+            progress(what, done, total)
+            self.check()
+
+        return checked
+
     def check(self) -> None:
         """Refuse to go on with a mapped file that has shrunk: reading what is gone would end the process."""
         for name, ids in self.splits.items():
@@ -339,12 +352,18 @@ def _load_ids(path: Path, facts: dict[str, Any], words: int, verify: bool) -> ND
         check_header(path, facts["tokens"])
         ids = np.load(path, mmap_mode="r" if path.stat().st_size >= MAPPED_BYTES else None)
         ids.setflags(write=False)
-        is_same = not verify or has_sha256(path, facts["sha256"])
-        is_inside = not verify or all(chunk.min() >= 0 and chunk.max() < words for chunk in id_chunks(path))
+        inside = True
+
+        def within_vocabulary() -> bool:
+            nonlocal inside
+            inside = all(chunk.min() >= 0 and chunk.max() < words for chunk in id_chunks(path))
+            return inside
+
+        is_same = not verify or has_sha256(path, facts["sha256"], within_vocabulary)
     except OSError as error:
         raise LightRNNError(f"cannot read {path} ({error}); prepare the text again") from None
+    if not inside:
+        raise LightRNNError(f"{path} holds ids outside the vocabulary; prepare the text again")
     if not is_same:
         raise LightRNNError(f"{path} is damaged: its SHA-256 is not the one in {DATA}; prepare the text again")
-    if not is_inside:
-        raise LightRNNError(f"{path} holds ids outside the vocabulary; prepare the text again")
     return cast(NDArray[np.int32], ids)

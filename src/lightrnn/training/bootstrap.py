@@ -68,7 +68,7 @@ def train(
     recipe = fitted(recipe, corpus, table=start.table if start else None, init=init)
     with locked(folder):
         with replace_output(folder, "model", inputs=[corpus.path], force=force) as stage:
-            run = begin(corpus, recipe, stage, start=start, init=init, device=device, progress=progress)
+            run = begin(corpus, recipe, stage, start, init, device=device, progress=progress)
         run.moved(Path(folder))
         return go_on(run, report, progress, should_stop)
 
@@ -92,9 +92,9 @@ def begin(
     corpus: Corpus,
     recipe: Recipe,
     folder: Path,
-    *,
     start: Start | None = None,
     init: Init | None = None,
+    *,
     device: torch.device | None = None,
     progress: Progress = silent,
 ) -> Run:
@@ -108,7 +108,7 @@ def begin(
     else:
         if start is None:
             with clock.on("start"):
-                watched, text = _watching(corpus, progress), corpus.split("train")
+                watched, text = corpus.watching(progress), corpus.split("train")
                 start = choose_start(recipe.bootstrap, text, corpus.vocabulary, recipe.model, seed, watched)
         model = build(recipe.model, corpus.vocabulary, start.table if start else None, seed)
         model.reset(recipe.training.weight_init, recipe.bootstrap.forget_bias)
@@ -171,7 +171,7 @@ def _refine(run: Run, progress: Progress) -> Refined:
     with run.clock.on("training"):
         before = evaluate(trained, valid, vocabulary).perplexity
     with run.clock.on("refinement"):
-        watched = _watching(run.corpus, progress)
+        watched = run.corpus.watching(progress)
         found = refine(trained, run.trainer.train, vocabulary, config, seed=seed, progress=watched)
     with run.clock.on("training"):
         model = carried_over(trained, found.table, vocabulary.counts).eval()
@@ -180,13 +180,3 @@ def _refine(run: Run, progress: Progress) -> Refined:
             model.reset(run.recipe.training.weight_init, config.forget_bias)
     run.next_round(model)
     return Refined(found, before, after, found.seconds / run.clock.training)
-
-
-def _watching(corpus: Corpus, progress: Progress) -> Progress:
-    """Look after the text while something that reports how far it got reads it."""
-
-    def checked(what: str, done: int = 0, total: int = 0, /) -> None:
-        progress(what, done, total)
-        corpus.check()
-
-    return checked

@@ -26,9 +26,9 @@ def fitted(
 ) -> Recipe:
     """The recipe of a run that starts from a given table, or goes on from a model.
 
-    `chosen` are the fields that a person asked for; the others give way. Without it every field was asked for. Refused
-    are a table for a model that has none, a shape other than the given one's, another vocabulary than the model's, and
-    fields that would change nothing. A given table stays as it is unless a refinement was asked for.
+    `chosen` are the fields that a person asked for; the others give way, and a given table stays as it is unless a
+    refinement was asked for. Without `chosen` the whole recipe was. Refused are a table for a model that has none, a
+    shape other than the given one's, another vocabulary than the model's, and chosen fields that would change nothing.
     """
     check_rounds(recipe)
     asked = chosen if chosen is not None else {}
@@ -50,7 +50,10 @@ def fitted(
 
 
 def _with_table(recipe: Recipe, table: WordTable, chosen: Mapping[str, Any] | None) -> Recipe:
-    if not kind_of(recipe.model).has_table:
+    kind = kind_of(recipe.model)
+    if not kind.has_table and kind.start_shape(recipe.model, len(table)) == table.shape:
+        return recipe  # its classes are the table's rows
+    if not kind.has_table:
         kinds = " and ".join(kind for kind in KINDS if KINDS[kind].has_table)
         raise LightRNNError(f"--table is for --model {kinds}, got it with --model {recipe.model.model}; leave it out")
     shape = {"components": table.components, "rows": table.shape[0]}
@@ -84,7 +87,7 @@ def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None
         "weight_init": weights,
         "rounds": refine * (refinement is None),
         "round_share": refine * (refinement is None),
-        "solver": refine * (bootstrap.refine != "matching"),
+        "solver": refine * (refinement is None or not refinement.uses_solver),
     }
     for name, value in chosen.items():
         if in_the_way.get(name) and value is not False:

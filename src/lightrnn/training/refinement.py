@@ -61,10 +61,12 @@ class FindTable(Protocol):
 
 @dataclass(frozen=True)
 class Refinement:
-    """A refinement of the table; restarts: whether the weights start afresh on the table that it finds."""
+    """A refinement of the table; restarts: whether the weights start afresh on the table that it finds; uses_solver:
+    whether `config.solver` means something to it."""
 
     find: FindTable
     restarts: bool
+    uses_solver: bool = False
 
 
 def refine(
@@ -107,7 +109,7 @@ def _matching(
 
 
 NONE = None
-MATCHING = Refinement(_matching, restarts=False)
+MATCHING = Refinement(_matching, restarts=False, uses_solver=True)
 CLUSTER = Refinement(_cluster, restarts=True)
 
 

@@ -22,7 +22,10 @@ from ..text.windows import Ids
 
 @dataclass(frozen=True)
 class Start:
-    """A table, and of each component vectors (n_s, d) for its values, if there are any."""
+    """A table, and of each component vectors (n_s, d) for its values, if there are any.
+
+    Give one to `train` to begin with a table of your own; `choose_start` makes the one that it would begin with.
+    """
 
     table: WordTable
     vectors: list[NDArray[np.float32]] | None = None

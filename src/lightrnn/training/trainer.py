@@ -242,7 +242,7 @@ class Trainer:
         for optimizer, torch_optimizer in self.optimizers.items():
             for index, entry in torch_optimizer.state_dict()["state"].items():
                 named |= {f"{optimizer}.{index}.{key}": tensor for key, tensor in entry.items() if tensor is not None}
-        named |= {f"carried.{index}": tensor for index, tensor in enumerate(self.carried or ())}
+        named |= {f"carried.{index}": tensor.float() for index, tensor in enumerate(self.carried or ())}
         named["random.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             named["random.cuda"] = torch.cuda.get_rng_state(self.device)
