@@ -47,6 +47,7 @@ CELLS = ("lstm", "gru", "rnn-tanh", "rnn-sigmoid")
 
 
 def write(folder: Path, name: str, text: str) -> str:
+    """A file with this text, and its path as a string."""
     path = folder / name
     path.write_bytes(text.encode())
     return str(path)
@@ -109,6 +110,7 @@ def vocabulary_with(words: Sequence[str], bos: str | None) -> Vocabulary:
 
 
 def stream(sentences: Sentences, vocabulary: Vocabulary) -> np.ndarray:
+    """The ids of all words, with the end of each sentence."""
     return vocabulary.encode([word for sentence in sentences for word in (*sentence, vocabulary.rules.eos)])
 
 
@@ -150,10 +152,10 @@ def members(table: WordTable, vocabulary: Vocabulary, *, row: int = -1, column: 
 # --- models
 
 
-def vocabulary_of(size: int, prefix: str = "w", rules: TextRules | None = None) -> Vocabulary:
-    """Words w0 … and the special ones, with counts that fall."""
-    rules = rules or TextRules()
-    words = [*rules.specials, *(f"{prefix}{i}" for i in range(size - len(rules.specials)))]
+def vocabulary_of(size: int) -> Vocabulary:
+    """The special words and w0 …, with counts that fall."""
+    rules = TextRules()
+    words = [*rules.specials, *(f"w{i}" for i in range(size - len(rules.specials)))]
     return Vocabulary(words, np.arange(size, 0, -1) ** 2, rules)
 
 
@@ -167,6 +169,7 @@ def random_lightrnn(
     rows: int = 0,
     units: int = 7,
 ) -> LightRNN:
+    """V words in a table of K components at random, all weights at random, ready to score."""
     torch.manual_seed(seed)
     sizes = {"layers": layers, "hidden_size": units, "embedding_size": 5}
     config = ModelConfig(cell=cell, components=K, rows=rows, output_bias=bias, dropout=0.3, **sizes)
@@ -177,6 +180,7 @@ def random_lightrnn(
 
 
 def lm_of(V: int = 23, K: int = 2, **settings: object) -> NetworkLM:
+    """A `random_lightrnn` with words."""
     return NetworkLM(random_lightrnn(V=V, K=K, **settings), vocabulary_of(V))  # type: ignore[arg-type]
 
 
@@ -290,6 +294,7 @@ def run_apart(*arguments: object, stdin: str | None = None, **options: Any) -> R
 
 
 def wait_for(condition: Callable[[], object], process: "subprocess.Popen[str]") -> None:
+    """Until something is so, as long as a process that is to make it so lives."""
     while not condition():
         assert process.poll() is None, process.communicate()
         time.sleep(0.002)

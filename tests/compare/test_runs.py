@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import lightrnn
 import lightrnn.compare.runs
 from helpers import CPU, FLOAT32, ROOT, Call, edit_json, made_up_text, refused, run_apart
 from lightrnn.cli import screen
@@ -408,9 +407,6 @@ def test_tables_of_what_is_there(whole: Comparison, tiny: Corpus, tmp_path: Path
     assert "0 of 3 runs finished" in (tmp_path / "nothing" / "tables.md").read_text(encoding="utf-8")
 
 
-RESULTS = ROOT / "docs" / "results"
-
-
 # --- damage
 
 
@@ -459,7 +455,7 @@ def test_runs_that_make_no_sense(call: Call, compared: Path, change: Callable[[d
 
 
 def test_published_runs_are_still_read() -> None:
-    runs = [read_run(path) for path in RESULTS.glob("*/runs/*.json")]
+    runs = [read_run(path) for path in (ROOT / "docs" / "results").glob("*/runs/*.json")]
     assert len(runs) > 50  # all that docs/results has, and it has dozens
 
 

@@ -22,6 +22,9 @@ from lightrnn.text.reading import line_blocks, text_pieces, word_blocks
 from lightrnn.text.rules import TextRules
 from oracle import plain_words
 
+PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+TEXT = "the cat sat\nthe dog\tsat  down\r\n\nthe end"
+
 
 def words_of(path: Path | str, rules: TextRules | None = None) -> list[bytes]:
     return [word for block in word_blocks(path, rules or TextRules()) for word in block]
@@ -119,16 +122,12 @@ def test_a_bomb_is_refused_before_it_is_unfolded(tmp_path: Path, unit: str) -> N
 
 def test_texts_of_all_kinds_read_alike(tmp_path: Path) -> None:
     data = BOM_UTF8 + "Été \u00a0\n\nB\tc".encode()
-    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
     rules = TextRules(lowercase=True)
-    for suffix, compress in pack.items():
+    for suffix, compress in PACK.items():
         (tmp_path / f"t{suffix}").write_bytes(compress(data))
         assert lines_of(tmp_path / f"t{suffix}") == ["Été \u00a0", "", "B\tc"]
         found = b" ".join(words_of(tmp_path / f"t{suffix}", rules)).decode()
         assert found == "été \u00a0 </s> </s> b c </s>"
-
-
-TEXT = "the cat sat\nthe dog\tsat  down\r\n\nthe end"
 
 
 @settings(max_examples=60, deadline=None)
@@ -142,12 +141,8 @@ def test_blocks_cut_anywhere_give_the_same_words(data: str, block: int) -> None:
     assert words == expected
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("suffix", PACK)
 def test_compressed_files_read_the_same(tmp_path: Path, suffix: str) -> None:
-    data = TEXT.encode()
-    packed = {"": data, ".gz": gzip.compress(data), ".xz": lzma.compress(data), ".zst": zstandard.compress(data)}[
-        suffix
-    ]
     path = tmp_path / f"t.txt{suffix}"
-    path.write_bytes(packed)
-    assert [w.decode() for b in word_blocks(str(path), TextRules()) for w in b] == plain_words(TEXT)
+    path.write_bytes(PACK[suffix](TEXT.encode()))
+    assert [word.decode() for word in words_of(str(path))] == plain_words(TEXT)

@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrnn.text import rules as text
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Unknown, Vocabulary
@@ -23,7 +22,7 @@ def test_vocabulary_round_trip_with_odd_words(tmp_path: Path) -> None:
     assert again.words == words
     assert again.counts.tolist() == list(range(len(words)))
     assert again.digest == vocabulary.digest
-    assert text.TextRules().split("a\u2028b \x85") == ["a\u2028b", "\x85"]
+    assert TextRules().split("a\u2028b \x85") == ["a\u2028b", "\x85"]
 
 
 def test_a_mark_is_no_part_of_the_first_word_of_a_list(tmp_path: Path) -> None:
