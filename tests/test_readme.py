@@ -1,5 +1,6 @@
 """The README runs as written: its shell commands and its Python, in the order in which a reader meets them."""
 
+import contextlib
 import itertools
 import re
 import shlex
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import ROOT, made_up_text, printed, run_apart
+from helpers import ROOT, made_up_text, printed, run_apart, run_here
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What a test cannot do again is not run as a command: these set up the environment that the test already runs in.
@@ -41,7 +42,8 @@ def test_commands_and_python_in_order(reader: Path) -> None:
     assert set(lines) > SET_UP
     commands = [shlex.split(line) for line in lines if line not in SET_UP]
     assert {program for program, *_ in commands} == {"lightrnn"}
-    ran = [printed(run_apart(*arguments, folder=reader)) for _, *arguments in commands]
+    with contextlib.chdir(reader):
+        ran = [printed(run_here(*arguments)) for _, *arguments in commands]
     assert len(ran) == len(lines) - len(SET_UP) >= 8  # it shows as many at least
     assert "perplexity" in ran[2]
     for block in blocks("python"):
