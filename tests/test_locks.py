@@ -16,7 +16,7 @@ import torch
 from conftest import Call, Result, made_up_text
 from lightrnn.config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
 from lightrnn.errors import LightRNNError
-from lightrnn.models import checkpoint
+from lightrnn.models import folder as folders
 from lightrnn.models.checkpoint import load_model, save_model
 from lightrnn.models.folder import load_table, load_vocabulary, read_config
 from lightrnn.outputs import InUse, locked, replace_output
@@ -184,19 +184,19 @@ def test_a_reader_outlasts_any_number_of_saves(tiny: Corpus, tmp_path: Path, mon
     bootstrap.train(tiny, RECIPE, folder, device=CPU)
     model, vocabulary = load_model(folder)
     saves = iter(range(8))
-    read = checkpoint.read_config
+    read = folders.read_config
 
     def read_and_save(place: Path) -> dict[str, object]:
         config = read(place)
         if next(saves, None) is not None:
             with monkeypatch.context() as patch, torch.no_grad():
-                patch.setattr(checkpoint, "read_config", read)
+                patch.setattr(folders, "read_config", read)
                 next(model.parameters()).add_(1)
                 save_model(folder, model, vocabulary, {})
         return config
 
-    monkeypatch.setattr(checkpoint, "read_config", read_and_save)
-    got = checkpoint._read_committed(folder, "weights.safetensors")
+    monkeypatch.setattr(folders, "read_config", read_and_save)
+    got = folders._read_committed(folder, "weights.safetensors")
     assert got == (folder / "weights.safetensors").read_bytes()
     assert next(saves, None) is None
     (folder / "weights.safetensors").write_bytes(b"")

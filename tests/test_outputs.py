@@ -290,7 +290,7 @@ def test_what_fails_before_the_swap_leaves_the_old_model(
     def broken(*arguments: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    for name in ("choose_start", "save_model", "_save"):
+    for name in ("choose_start", "save_best", "save"):
         with monkeypatch.context() as patch:
             patch.setattr(bootstrap, name, broken)
             assert "No space left" in call("train", tiny.path, "-o", model, "--force", *SMALL).err
