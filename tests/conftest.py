@@ -1,44 +1,19 @@
-"""Shared fixtures: real corpora through LIGHTRNN_CORPORA, a tiny made-up one for everything else."""
+"""Fixtures for all rooms: a tiny made-up corpus, the program in a folder of the test's own."""
 
-import io
 import os
-import sys
-from collections.abc import Callable
+import shutil
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import pytest
 import torch
 
-from lightrnn.cli import main
-from lightrnn.text.corpus import Corpus, prepare
-
+pytest.register_assert_rewrite("helpers", "golden_runs")
+os.environ.pop("FORCE_COLOR", None)
+os.environ |= {"COLUMNS": "200", "_TYPER_FORCE_DISABLE_TERMINAL": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 torch.set_num_threads(1)
 
-
-def corpus_folder(name: str) -> Path:
-    """The folder of a real corpus, or a skip that says why."""
-    root = os.environ.get("LIGHTRNN_CORPORA")
-    if not root:
-        pytest.skip("LIGHTRNN_CORPORA is not set: no real corpora here")
-    folder = Path(root) / name
-    if not folder.is_dir():
-        pytest.skip(f"LIGHTRNN_CORPORA has no {name}")
-    return folder
-
-
-def made_up_text(words: int, vocabulary: int, seed: int) -> str:
-    """Lines of 1 to 12 words drawn from a skewed distribution in which each word depends on the one before."""
-    rng = np.random.default_rng(seed)
-    lines, line, word = [], [], 0
-    for _ in range(words):
-        word = int((word + rng.zipf(2.2)) % vocabulary)
-        line.append(f"w{word}")
-        if rng.random() < 0.15:
-            lines.append(" ".join(line))
-            line = []
-    return "\n".join([*lines, " ".join(line)]) + "\n"
+from helpers import BEFORE, Call, made_up_text, run_here  # noqa: E402
+from lightrnn.text.corpus import Corpus, prepare  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -55,27 +30,20 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     )
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Result]
+@pytest.fixture
+def data(tiny: Corpus, tmp_path: Path) -> Path:
+    """A copy of the tiny corpus, to damage."""
+    return Path(shutil.copytree(tiny.path, tmp_path / "data"))
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Call:
-    """The program in this process, with some bytes on stdin."""
+def before(tmp_path: Path) -> Path:
+    """A copy of the folders that version 0.1.0 wrote."""
+    return Path(shutil.copytree(BEFORE, tmp_path / "before"))
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The program in this process, run in the folder of the test."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object, stdin: bytes = b"") -> Result:
-        monkeypatch.setattr(sys, "argv", ["lightrnn", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capsysbinary.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        out, err = (data.decode() for data in capsysbinary.readouterr())
-        return Result(int(stopped.value.code or 0), out, err)
-
-    return run
+    return run_here

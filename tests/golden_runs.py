@@ -6,7 +6,6 @@ it. The text is the beginning of the novels that ship with the package.
 """
 
 import hashlib
-import io
 import json
 import lzma
 import os
@@ -14,16 +13,14 @@ import platform
 import shutil
 import sys
 import tempfile
-from contextlib import redirect_stderr, redirect_stdout
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
-from lightrnn.cli import main
+from helpers import printed, run_here
 
 GOLDEN = Path(__file__).parent / "golden"
 FIGURES = GOLDEN / "figures.json"
@@ -65,15 +62,8 @@ def machine() -> dict[str, str]:
 
 
 def program(*arguments: object) -> str:
-    """What `lightrnn ARGUMENTS` prints, in this process."""
-    out, before = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), sys.argv
-    sys.argv = ["lightrnn", *map(str, arguments)]
-    with redirect_stdout(out), redirect_stderr(io.StringIO()) as err, pytest.raises(SystemExit) as stopped:
-        main()
-    sys.argv = before
-    assert not stopped.value.code, err.getvalue()
-    out.flush()
-    return out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    """What `lightrnn ARGUMENTS` prints."""
+    return printed(run_here(*arguments))
 
 
 def write_texts(folder: Path) -> None:

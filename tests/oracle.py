@@ -1,12 +1,16 @@
-"""Equations (1)-(3) of Li et al. 2016 written out in NumPy, one word and one vector at a time.
+"""What the package computes, written out once more, literally and slowly; shares no code with it.
 
-Shares no code with the model: it takes plain arrays and loops. All cells as published: plain RNN (σ or tanh), LSTM
-(Hochreiter and Schmidhuber with forget gates) and GRU (Cho et al., in the form with the reset gate after the product,
-as in cuDNN). Gate order in the stacked matrices: LSTM i, f, g, o; GRU r, z, n.
+`Oracle`: equations (1)-(3) of Li et al. 2016 in NumPy, one word and one vector at a time. All cells as published: plain
+RNN (σ or tanh), LSTM (Hochreiter and Schmidhuber with forget gates) and GRU (Cho et al., in the form with the reset
+gate after the product, as in cuDNN). Gate order in the stacked matrices: LSTM i, f, g, o; GRU r, z, n.
+`kneser_ney`: n-gram probabilities without arrays. `plain_words`: the words of a text.
 """
 
 import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -106,3 +110,62 @@ def oracle_of(model) -> Oracle:
         output_bias=[weights.get(f"output_bias.{s}", np.zeros(model.shape[s])) for s in range(K)],
         codes=model.codes.numpy(),
     )
+
+
+def kneser_ney(
+    sentences: Sequence[Sequence[str]], words: Sequence[str], order: int
+) -> Callable[[str, tuple[str, ...]], float]:
+    """Interpolated modified Kneser-Ney by the book: P(word | context), with <s> in the context of a sentence's start.
+
+    `words` are all that can be predicted. Counts are dictionaries of tuples, probabilities a recursion.
+    """
+    seen: Counter[tuple[str, ...]] = Counter()
+    for sentence in sentences:
+        line = ("<s>", *sentence, "</s>")
+        seen.update(line[i:j] for i in range(len(line)) for j in range(i + 1, min(i + order, len(line)) + 1))
+    del seen[("<s>",)]
+    before: dict[tuple[str, ...], set[str]] = {}
+    for gram in seen:
+        before.setdefault(gram[1:], set()).add(gram[0])
+    adjusted = {g: n if len(g) == order or g[0] == "<s>" else len(before.get(g, ())) for g, n in seen.items()}
+
+    @cache
+    def discounts(n: int) -> tuple[float, ...]:
+        t = Counter(count for gram, count in adjusted.items() if len(gram) == n)
+        if 0 in (t[1], t[2], t[3]):
+            return (0.0, 0.5, 1.0, 1.5)
+        y = t[1] / (t[1] + 2 * t[2])
+        found = (0.0, 1 - 2 * y * t[2] / t[1], 2 - 3 * y * t[3] / t[2], 3 - 4 * y * t[4] / t[3])
+        return found if all(0 <= d <= j for j, d in enumerate(found)) else (0.0, 0.5, 1.0, 1.5)
+
+    @cache
+    def probability(word: str, context: tuple[str, ...]) -> float:
+        lower = probability(word, context[1:]) if context else 1 / len(words)
+        after = {v: adjusted[(*context, v)] for v in words if (*context, v) in adjusted}
+        if not after:
+            return lower
+        discount = discounts(len(context) + 1)
+        count = after.get(word, 0)
+        saved = sum(discount[min(n, 3)] for n in after.values())
+        return (count - discount[min(count, 3)] + saved * lower) / sum(after.values())
+
+    def cut(word: str, context: tuple[str, ...]) -> float:
+        return probability(word, context[len(context) - min(order - 1, len(context)) :])
+
+    return cut
+
+
+def plain_words(data: str) -> list[str]:
+    """What the words of a text are, said once more and slowly."""
+    lines = data.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    words = []
+    for line in lines:
+        words += [
+            w
+            for w in line.replace("\t", " ").replace("\r", " ").replace("\x0b", " ").replace("\x0c", " ").split(" ")
+            if w
+        ]
+        words.append("</s>")
+    return words

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from helpers import ROOT
 from lightrnn.registry import CELLS, KINDS, REFINEMENTS, SOLVERS
 
-ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 WALKS = re.findall(r"^\d+\. `([\w.]+)`$", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.M)
 
@@ -33,7 +33,7 @@ def test_walks_name_functions(dotted: str) -> None:
 
 
 def test_there_are_four_walks() -> None:
-    assert len(WALKS) > 25
+    assert len(WALKS) > 25  # four walks of some seven steps
     with pytest.raises((AssertionError, AttributeError)):
         find("models.lightrnn.LightRNN.no_such")
 

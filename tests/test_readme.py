@@ -1,18 +1,15 @@
 """The README runs as written: its shell commands and its Python, in the order in which a reader meets them."""
 
 import itertools
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import made_up_text
+from helpers import ROOT, made_up_text, printed, run_apart
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What a test cannot do again is not run as a command: these set up the environment that the test already runs in.
 SET_UP = {"make demo", "pip install -c constraints.txt -e ."}
@@ -23,8 +20,8 @@ def blocks(language: str) -> list[str]:
 
 
 def run(folder: Path, *command: str) -> str:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    """A program that is not ours."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stderr}"
     return done.stdout
 
@@ -42,11 +39,14 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_commands_and_python_in_order(reader: Path) -> None:
     lines = list(itertools.chain(*(block.strip().splitlines() for block in blocks("sh"))))
     assert set(lines) > SET_UP
-    ran = [run(reader, sys.executable, "-m", *shlex.split(line)) for line in lines if line not in SET_UP]
-    assert len(ran) == len(lines) - len(SET_UP) >= 8
+    commands = [shlex.split(line) for line in lines if line not in SET_UP]
+    assert {program for program, *_ in commands} == {"lightrnn"}
+    ran = [printed(run_apart(*arguments, folder=reader)) for _, *arguments in commands]
+    assert len(ran) == len(lines) - len(SET_UP) >= 8  # it shows as many at least
     assert "perplexity" in ran[2]
     for block in blocks("python"):
-        assert float(run(reader, sys.executable, "-c", block).splitlines()[-1]) < 80
+        shown = printed(run_apart(script=block, folder=reader))
+        assert float(shown.splitlines()[-1]) < 80  # the last figure is a perplexity, of a text of 80 words
 
 
 def test_the_table_lists_every_command_and_the_tree_every_module() -> None:
@@ -78,12 +78,12 @@ def test_the_output_is_the_demos_and_the_links_lead_somewhere() -> None:
 
 
 def test_a_short_demo_shows_all_that_it_promises(tmp_path: Path) -> None:
-    shown = run(tmp_path, sys.executable, "-m", "lightrnn", "demo", "--minutes", "0.02", "--threads", "1", "-o", "kept")
+    shown = printed(run_apart("demo", "--minutes", "0.02", "--threads", "1", "-o", "shown", folder=tmp_path))
     for number in range(1, 7):
         assert re.search(rf"^{number}\. ", shown, flags=re.MULTILINE)
     for word in ("unigram", "LightRNN", "conventional", "share a row"):
         assert word in shown
-    assert (tmp_path / "kept" / "model" / "weights.safetensors").exists()
+    assert (tmp_path / "shown" / "model" / "weights.safetensors").exists()
 
 
 @pytest.mark.slow
@@ -93,4 +93,4 @@ def test_make_demo_in_a_fresh_clone(tmp_path: Path) -> None:
     unigram, light = (
         float(re.search(rf"^{name}\s+([\d.]+)", shown, re.MULTILINE)[1]) for name in ("unigram", "LightRNN")
     )
-    assert light < 0.6 * unigram
+    assert light < 0.6 * unigram  # what a minute of training is worth at least

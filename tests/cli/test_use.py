@@ -1,0 +1,236 @@
+"""The commands that use a model: next, generate, vectors, mix, evaluate on any kind."""
+
+import json
+import os
+import pty
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import lightrnn
+from helpers import FLOAT32, TIMEOUT, Call, Refusal, printed, refused, started
+from lightrnn.cli.next import Prompt
+from lightrnn.config import ModelConfig, Recipe, TrainingConfig
+from lightrnn.text.corpus import Corpus
+from lightrnn.training import bootstrap
+
+
+@pytest.fixture(scope="module")
+def models(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two small trained models over the same words."""
+    folders = []
+    for seed in (1, 2):
+        folder = tmp_path_factory.mktemp("models") / f"model{seed}"
+        recipe = Recipe(ModelConfig(hidden_size=12), TrainingConfig(epochs=2, batch_size=5, window=12, seed=seed))
+        bootstrap.train(tiny, recipe, folder, device=torch.device("cpu"))
+        folders.append(folder)
+    return folders
+
+
+@pytest.fixture
+def run(call: Call) -> Callable[..., str]:
+    return lambda *arguments: printed(call(*arguments))
+
+
+@pytest.fixture
+def fail(call: Call) -> Refusal:
+    def sentence(*arguments: object) -> str:
+        result = call(*arguments)
+        assert result.out == ""
+        return refused(result)
+
+    return sentence
+
+
+def test_next_prints_the_likeliest_words(run, models: list[Path]) -> None:
+    lm = lightrnn.load(models[0])
+    lines = [line.split("\t") for line in run("next", models[0], "w1 w2", "-k", 4).splitlines()]
+    assert [word for _, word in lines] == [word for word, _ in lm.next_words("w1 w2", 4)]
+    facts = json.loads(run("next", models[0], "w1 w2", "--prefix", "w3", "--json"))["words"]
+    assert [fact["word"] for fact in facts] == [word for word, _ in lm.next_words("w1 w2", 10, "w3")]
+    assert facts[0]["probability"] == pytest.approx(lm.next_words("w1 w2", 1, "w3")[0][1])
+    assert run("next", models[0], "w1", "--prefix", "zzz") == ""
+
+
+def test_the_prompt_completes_words(models: list[Path]) -> None:
+    lm = lightrnn.load(models[0])
+    prompt = Prompt(lm, 3)
+    first = prompt.suggestions
+    assert first == [word for word, _ in lm.next_words("", 3)]
+    prompt.press("2")
+    assert prompt.text == first[1] + " "
+    for key in "w1":
+        prompt.press(key)  # a digit takes a suggestion here, so the word is typed as far as "w" only
+    assert prompt.text == f"{first[1]} {lm.next_words(first[1], 3, 'w')[0][0]} "
+    prompt.press("\x7f")
+    assert not prompt.text.endswith(" ")
+    prompt.press("\t")
+    assert prompt.text.endswith(" ")
+    prompt.text = "zzz"
+    prompt.press("\t")
+    assert prompt.text == "zzz"
+
+
+def test_the_interactive_prompt_in_a_terminal(models: list[Path], fail) -> None:
+    assert "terminal" in fail("next", models[0], "--interactive")
+    control, terminal = pty.openpty()
+    with started("next", models[0], "-i", "--threads", "1", terminal=terminal) as process:
+        os.close(terminal)
+        seen = _read_until(control, b"1:")
+        os.write(control, b"\t")
+        seen += _read_until(control, b"1:")
+        os.write(control, b"\r\x04")
+        assert process.wait(TIMEOUT) == 0
+    word = lightrnn.load(models[0]).next_words("", 1)[0][0]
+    assert f"1:{word}".encode() in seen
+    os.close(control)
+
+
+def _read_until(descriptor: int, mark: bytes) -> bytes:
+    seen, end = b"", time.monotonic() + TIMEOUT
+    while mark not in seen:
+        assert time.monotonic() < end, seen
+        seen += os.read(descriptor, 4096)
+    return seen
+
+
+def test_generate_is_repeatable_and_a_sentence_a_line(run, models: list[Path]) -> None:
+    lm = lightrnn.load(models[0])
+    text = run("generate", models[0], "--prompt", "w1 w2", "-n", 40, "--seed", 3, "--temperature", 0.9)
+    assert text == run("generate", models[0], "--prompt", "w1 w2", "-n", 40, "--seed", 3, "--temperature", 0.9)
+    assert text.startswith("w1 w2")
+    drawn = lm.generate("w1 w2", temperature=0.9, seed=3)
+    words = [next(drawn) for _ in range(40)]
+    assert len(text.split()) == 2 + sum(word != "</s>" for word in words)
+    assert text.rstrip("\n").count("\n") == " ".join(words).rstrip("</s> ").count("</s>")
+    assert text != run("generate", models[0], "--prompt", "w1 w2", "-n", 40, "--seed", 4, "--temperature", 0.9)
+    greedy = lm.generate("w1", temperature=0)
+    expected = ["w1", *(word for word in (next(greedy) for _ in range(5)) if word != "</s>")]
+    assert run("generate", models[0], "--prompt", "w1", "-n", 5, "--greedy").split() == expected
+    assert run("generate", models[0], "--prompt", "w1", "--beam", 3).startswith("w1")
+
+
+def test_generate_refuses_what_does_not_go_together(fail, models: list[Path]) -> None:
+    assert "--beam" in fail("generate", models[0], "--greedy", "--beam", 3)
+    assert "--greedy draws nothing" in fail("generate", models[0], "--greedy", "--top-k", 3)
+    assert "--beam draws nothing" in fail("generate", models[0], "--beam", 2, "--seed", 3)
+
+
+def test_vectors_in_the_format_of_word2vec(run, fail, models: list[Path], tmp_path: Path) -> None:
+    run("vectors", models[0], "-o", tmp_path / "v.txt")
+    lm = lightrnn.load(models[0])
+    heading, *lines = (tmp_path / "v.txt").read_text().splitlines()
+    assert heading == f"{len(lm.vocabulary)} 12"
+    for line, word, vector in zip(lines, lm.vocabulary.words, lm.vectors, strict=True):
+        name, *values = line.split(" ")
+        assert name == word
+        # six digits are written
+        np.testing.assert_allclose([float(value) for value in values], vector, rtol=1e-5, atol=1e-7)
+    assert "--force" in fail("vectors", models[0], "-o", tmp_path / "v.txt")
+
+
+def test_a_mix_is_tuned_tested_saved_and_used(run, fail, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:
+    tuning = ("--tune", tiny.path, "--test", tiny.path)
+    *members, mixed = json.loads(run("mix", *models, *tuning, "-o", tmp_path / "mixed", "--json"))["models"]
+    assert sum(row["weight"] for row in members) == pytest.approx(1)
+    assert mixed["tune"] <= min(row["tune"] for row in members)
+    for model, row in zip(models, members, strict=True):
+        facts = json.loads(run("evaluate", model, tiny.path, "--json"))
+        assert row["test"] == pytest.approx(facts["perplexity"], rel=FLOAT32)
+    facts = json.loads(run("evaluate", tmp_path / "mixed", tiny.path, "--json"))
+    assert facts["perplexity"] == pytest.approx(mixed["test"], rel=FLOAT32)
+    assert run("next", tmp_path / "mixed", "w1", "-k", 3).count("\n") == 3
+    assert "w1" in run("generate", tmp_path / "mixed", "--prompt", "w1", "-n", 3, "--seed", 1)
+    assert re.search(r"^mix +1.000", run("mix", *models, "--tune", tiny.path), re.MULTILINE)
+    moved = tmp_path / "elsewhere"
+    (tmp_path / "mixed").rename(moved)  # its models are named relative to it
+    assert json.loads(run("evaluate", moved, tiny.path, "--json"))["perplexity"] == facts["perplexity"]
+
+    assert "at least two" in fail("mix", models[0], "--tune", tiny.path)
+    assert "exists" in fail("mix", *models, "--tune", tiny.path, "-o", moved)
+    assert "does not exist" in fail("mix", models[0], tmp_path / "none", "--tune", tiny.path)
+    config = json.loads((moved / "config.json").read_text())
+    for damage in ({"members": [{"path": "x"}]}, {"format": 99}, {"members": None}):
+        (moved / "config.json").write_text(json.dumps(config | damage))
+        assert "lightrnn" in fail("evaluate", moved, tiny.path) or "make it again" in fail("evaluate", moved, tiny.path)
+
+
+def test_models_of_other_words_mix_by_a_rule_that_is_told(call: Call, models: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("a w1 w2 b\nw1 b a w3\n" * 40, encoding="utf-8")
+    lightrnn.prepare([str(tmp_path / "t.txt")], tmp_path / "data", valid=[str(tmp_path / "t.txt")])
+    recipe = Recipe(ModelConfig(hidden_size=4), TrainingConfig(epochs=1, batch_size=2, window=5))
+    bootstrap.train(Corpus.load(tmp_path / "data"), recipe, tmp_path / "other", device=torch.device("cpu"))
+    (tmp_path / "held.txt").write_text("w1 w2 w9\n", encoding="utf-8")
+    result = call("mix", models[0], "other", "--tune", "held.txt")
+    assert result.code == 0, result.err
+    assert "does not know" in result.err
+    assert "equal share" in result.err
+
+
+def test_a_mix_with_an_ngram_file(run, fail, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:
+    run("ngram", tiny.path, "-o", tmp_path / "kn.arpa", "--order", 3)
+    tuned = run("mix", models[0], tmp_path / "kn.arpa", "--tune", tiny.path, "-o", tmp_path / "m", "--json")
+    rows = json.loads(tuned)["models"]
+    assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + FLOAT32)
+    facts = json.loads(run("evaluate", tmp_path / "kn.arpa", tiny.path, "--split", "valid", "--json"))
+    assert facts["perplexity"] == pytest.approx(rows[1]["tune"], rel=1e-6)  # the same figures by another path
+    mixed, lm, ngram = (lightrnn.load(path) for path in (tmp_path / "m", models[0], tmp_path / "kn.arpa"))
+    assert mixed.distribution("w1 w2").sum() == pytest.approx(1, abs=FLOAT32)
+    weight = rows[0]["weight"]
+    for sentence in ("w1 w2", "w7 never w1", ""):
+        each = [[10**value for value, _, _ in one.full_scores(sentence)] for one in (lm, ngram)]
+        expected = sum(np.log10(weight * a + (1 - weight) * b) for a, b in zip(*each, strict=True))
+        assert mixed.score(sentence) == pytest.approx(expected, rel=1e-4)  # float32, through powers and logarithms
+        state, stepped = mixed.begin_state(), 0.0
+        for word in [*sentence.split(), "</s>"]:
+            value, state = mixed.score_word(state, word)
+            stepped += value
+        assert stepped == pytest.approx(expected, rel=1e-4)  # float32, through powers and logarithms
+    assert max(order for _, order, _ in ngram.full_scores("w1 w2 w3 w4")) > 1
+    assert run("next", tmp_path / "kn.arpa", "w1", "-k", 3).count("\n") == 3
+    assert "no word vectors" in fail("vectors", tmp_path / "kn.arpa", "-o", tmp_path / "v.txt")
+    assert "is not a model" in fail("evaluate", tmp_path / "m" / "config.json", tiny.path)
+
+
+def test_arpa_files_are_known_by_what_they_hold(run, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:
+    run("ngram", tiny.path, "-o", tmp_path / "kn.arpa", "--order", 3)
+    (tmp_path / "kn.lm").write_bytes((tmp_path / "kn.arpa").read_bytes())
+    ours, theirs = (
+        json.loads(run("mix", models[0], tmp_path / name, "--tune", tiny.path, "--json"))["models"]
+        for name in ("kn.arpa", "kn.lm")
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["tune"] == pytest.approx(other["tune"], rel=1e-4)  # float32, through powers and logarithms
+        assert one["weight"] == pytest.approx(other["weight"], abs=1e-3)  # where the iterations of tune stop
+
+
+@pytest.mark.parametrize("kind", ["full", "hsm", "chsm", "blackout", "adaptive"])
+def test_opponents_are_used_like_any_model(kind: str, run, tiny: Corpus, models: list[Path], tmp_path: Path) -> None:
+    recipe = Recipe(ModelConfig(model=kind, hidden_size=6), TrainingConfig(epochs=0.2, batch_size=5, window=12))
+    bootstrap.train(tiny, recipe, tmp_path / kind, device=torch.device("cpu"))
+    lm = lightrnn.load(tmp_path / kind)
+    assert lm.distribution("w1 w2").sum() == pytest.approx(1, abs=FLOAT32)
+    state, stepped = lm.begin_state(), 0.0
+    for word in ["w1", "never", "</s>"]:
+        value, state = lm.score_word(state, word)
+        stepped += value
+    assert lm.score("w1 never") == pytest.approx(stepped, rel=1e-4)  # float32, through powers and logarithms
+    assert lm.vectors.shape[0] == len(lm.vocabulary)
+    assert run("next", tmp_path / kind, "w1", "-k", 2).count("\n") == 2
+    rows = json.loads(run("mix", models[0], tmp_path / kind, "--tune", tiny.path, "--json"))["models"]
+    assert rows[2]["tune"] <= min(rows[0]["tune"], rows[1]["tune"]) * (1 + FLOAT32)
+
+
+def test_the_search_is_exact_on_a_trained_model(models: list[Path], tiny: Corpus) -> None:
+    lm = lightrnn.load(models[0])
+    state = lm.begin_state()
+    for word in tiny.split("valid")[:100].tolist():
+        _, state = lm.advance(state, word)
+        log_probs = np.sort(lm.next_log_probs(state))[::-1]
+        for count in (1, 10, 1000):
+            np.testing.assert_allclose(lm.likeliest(state, count).log_probs, log_probs[:count], atol=FLOAT32)

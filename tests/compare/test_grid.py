@@ -1,0 +1,120 @@
+"""Grids: which models on which corpora, with which budget; those that ship, and those that are none."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightrnn.compare.grid import Budget, Grid
+from lightrnn.config import ModelConfig, shipped_names
+from lightrnn.errors import LightRNNError
+from lightrnn.models.kind import Size, kind_of
+
+VALUES: dict[str, Any] = tomllib.loads((Path(__file__).parent / "grid.toml").read_text(encoding="utf-8"))
+
+
+def grid_with(**changes: Any) -> Grid:
+    return Grid.from_dict(VALUES | {"corpus": [{"name": "tiny", "data": "data"}]} | changes, "tiny")
+
+
+def parameters_of(config: ModelConfig, words: int) -> dict[str, int]:
+    return kind_of(config).parameters(config, Size(words))
+
+
+BAD = [
+    ({"epoch": 3}, "has an unknown field 'epoch'; known are .*epochs"),
+    ({"minutes": 3}, "both epochs and minutes"),
+    ({"epochs": 0}, "epochs must be a number above 0, got 0"),
+    ({"epochs": 1e9}, "epochs must be above 0, at least 0.001 and at most 100000, got"),
+    ({"epochs": float("nan")}, "epochs must be a number above 0, got nan"),
+    ({"seeds": [1, 1]}, r"seeds must be different whole numbers from 0 to .*, got \[1, 1\]"),
+    ({"seeds": []}, "seeds must be a list that is not empty"),
+    ({"seeds": [True]}, "seeds must be different whole"),
+    ({"target": "KN-3"}, "target must be the name of a network, one of LightRNN 12, HSM, got 'KN-3'"),
+    ({"model": VALUES["model"][:2], "target": "HSM"}, 'mix = true needs a model of kind = "ngram"'),
+    ({"model": []}, "model must be a list"),
+    ({"model": [3]}, r"\[\[model\]\] number 1 must be a table"),
+    ({"model": [{"name": "A", "model": "transformer"}]}, "model 'A': model .* must be one of lightrnn, full, hsm"),
+    ({"model": [{"name": "A", "hidden": 3}]}, "model 'A' has an unknown field 'hidden'; known are name, kind, recipe"),
+    ({"model": [{"name": "A", "hidden_size": 0}]}, "model 'A': hidden_size .* must be a whole number at least 1"),
+    ({"model": [{"name": "A", "epochs": 3}]}, "model 'A': epochs is the whole grid's"),
+    ({"model": [{"name": "A", "model": "hsm", "refine": "cluster"}]}, "model 'A': --refine is for --model lightrnn"),
+    ({"model": [{"name": "A", "refine": "cluster", "rounds": 9}]}, "model 'A': --rounds 9 .* leave nothing"),
+    ({"model": [{"name": "A", "recipe": "huge"}]}, "model 'A': there is no recipe 'huge'"),
+    ({"model": [{"name": "A", "kind": "n-gram"}]}, "model 'A': kind must be network or ngram, got 'n-gram'"),
+    ({"model": [{"name": "A", "kind": "ngram", "order": 0}]}, "order must be a whole number above 0, got 0"),
+    ({"model": [{"name": "A", "kind": "ngram", "order": 100}]}, "order must be at most 99, got 100"),
+    ({"model": [{"name": "A", "kind": "ngram", "hidden_size": 3}]}, "unknown field 'hidden_size'; known are .*order"),
+    ({"model": [{"name": "A b"}, {"name": "A-b"}], "mix": False}, "models 'A b' and 'A-b' are too alike"),
+    ({"model": [{"name": "//"}]}, "needs a name with letters or figures in it, got '//'"),
+    ({"model": [{}]}, r"\[\[model\]\] number 1 needs a name"),
+    ({"shared": {"seed": 1}}, r"\[shared\]: seed is the whole grid's"),
+    ({"shared": {"size": 1}}, r"\[shared\] has an unknown field 'size'"),
+    ({"corpus": [{"name": "x"}]}, "corpus 'x' needs either data .* or folder"),
+    ({"corpus": [{"name": "x", "data": "a", "folder": "b"}]}, "needs either data"),
+    ({"corpus": [{"name": "x", "data": "a", "preset": "ptb"}]}, "preset goes with folder"),
+    (
+        {"corpus": [{"name": "x", "folder": "a", "preset": "ptc"}]},
+        "corpus 'x': there is no preset 'ptc'; known are ptb",
+    ),
+    ({"corpus": [{"name": "x", "folder": 3}]}, "corpus 'x': folder must be a string that is not empty, got 3"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), BAD, ids=[re.sub(r"\W+", "-", rule)[:40] for _, rule in BAD])
+def test_bad_grids_are_refused_by_the_field(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(LightRNNError, match=sentence) as caught:
+        grid_with(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_budget_for_all_for_one_and_none() -> None:
+    corpora = [{"name": "a", "data": "a"}, {"name": "b", "data": "b", "minutes": 2}]
+    grid = grid_with(corpus=corpora)
+    assert [str(entry.budget) for entry in grid.corpora] == ["1 epoch", "2 minutes"]
+    recipes = {run.corpus.name: run.recipe.training for run in grid.runs() if run.recipe}
+    assert (recipes["a"].epochs, recipes["a"].minutes) == (1, 0)
+    assert (recipes["b"].epochs, recipes["b"].minutes) == (1e5, 2)
+    forced = Grid.from_dict(VALUES | {"corpus": corpora}, "g", budget=Budget("minutes", 7.0))
+    assert [str(entry.budget) for entry in forced.corpora] == ["7 minutes", "7 minutes"]
+    without = {name: value for name, value in VALUES.items() if name != "epochs"}
+    with pytest.raises(LightRNNError, match="corpus 'a' has no budget; give epochs or minutes"):
+        Grid.from_dict(without | {"corpus": corpora}, "g")
+
+
+def test_n_gram_models_have_one_run_and_seeds_take_turns() -> None:
+    runs = grid_with(seeds=[3, 5]).runs()
+    assert [(run.model.name, run.seed) for run in runs] == [
+        *(("LightRNN 12", 3), ("HSM", 3), ("KN-3", 0)),
+        *(("LightRNN 12", 5), ("HSM", 5)),
+    ]
+    assert [run.recipe.training.seed for run in runs if run.recipe] == [3, 3, 5, 5]
+
+
+def test_grids_that_ship() -> None:
+    grids = {name: Grid.load(name) for name in shipped_names("grid")}
+    ours = {"main", "ablation", "opponents", "characters", "sizes", "time"}
+    assert set(grids) == ours | {"paper-aclw", "paper-billionw"}
+    assert {entry.recipe.model.layers for entry in grids["opponents"].models} == {2}
+    kinds = {entry.recipe.model.model if entry.recipe else "ngram" for entry in grids["main"].models}
+    assert kinds == {"ngram", "lightrnn", "full", "hsm", "chsm", "adaptive", "blackout"}
+    assert [entry.recipe.model.hidden_size for entry in grids["sizes"].models] == [100, 200, 400, 650]
+    assert len(grids["paper-aclw"].corpora) == 6
+
+
+PRINTED = {  # parameters in the paper's Tables 4 and 5, in millions, and the vocabularies in thousands
+    "HSM": [(152, 61), (137, 56), (60, 25), (206, 83), (339, 137), (497, 200)],
+    "C-HSM": [(152, 48), (137, 44), (60, 20), (206, 64), (339, 104), (497, 152)],
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_opponents_of_the_papers_grid_have_the_papers_sizes(name: str) -> None:
+    entry = next(entry for entry in Grid.load("paper-aclw").models if entry.name == name)
+    for thousands, millions in PRINTED[name]:
+        parameters = sum(parameters_of(entry.recipe.model, 1000 * thousands).values())
+        assert abs(parameters / 1e6 - millions) < 0.75  # millions: they round, and may count no biases
+    hsm = next(entry for entry in Grid.load("paper-billionw").models if entry.name == "HSM")
+    assert f"{sum(parameters_of(hsm.recipe.model, 793_471).values()) / 1e9:.1f}" == "1.6"

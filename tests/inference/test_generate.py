@@ -1,0 +1,84 @@
+"""Text from a model: drawn, greedy, by a beam."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from helpers import FLOAT32, lm_of
+from lightrnn.inference.generate import beam_search, sample
+from lightrnn.inference.lm import LM
+from lightrnn.inference.network import NetworkLM
+from oracle import oracle_of
+
+
+def test_drawn_words_follow_the_distribution() -> None:
+    lm = lm_of(V=26, K=3, seed=3)
+    expected = lm.distribution("w1")
+    state, random = lm.state("w1"), np.random.default_rng(5)
+    drawn = np.zeros(len(expected))
+    for _ in range(3000):
+        drawn[lm.draw(state, 1.0, random)] += 1
+    # chi squared: twice its degrees of freedom
+    assert ((drawn - 3000 * expected) ** 2 / np.maximum(3000 * expected, 1e-9)).sum() < 2 * len(expected)
+    drawn = np.zeros(len(expected))
+    for _ in range(3000):
+        drawn[LM.draw(lm, state, 1.0, random)] += 1  # by the whole distribution, as other models do
+    # chi squared: twice its degrees of freedom
+    assert ((drawn - 3000 * expected) ** 2 / np.maximum(3000 * expected, 1e-9)).sum() < 2 * len(expected)
+
+
+def test_temperature_zero_takes_the_likeliest_row_then_column() -> None:
+    lm = lm_of(seed=3)
+    oracle = oracle_of(lm.model)
+    words = [lm.vocabulary.bos_id, lm.vocabulary.ids["w1"], lm.vocabulary.ids["w2"]]
+    for word in itertools.islice(lm.generate("w1 w2", temperature=0), 12):
+        _, state = oracle.score(np.array(words))
+        parts = np.array([oracle.word_log_probs(words[-1], w, state)[0] for w in range(23)])
+        best_row = parts[:, 0] == parts[:, 0].max()
+        words.append(int(np.where(best_row, parts[:, 1], -np.inf).argmax()))
+        assert word == lm.vocabulary.words[words[-1]]
+
+
+def test_top_k_and_top_p_keep_what_they_say() -> None:
+    lm = lm_of(V=60, seed=4)
+    state, random = lm.state("w1"), np.random.default_rng(1)
+    probabilities = lm.distribution(state)
+    order = np.argsort(-probabilities)
+
+    def drawn(**limits: float) -> set[int]:
+        return {next(sample(lm, state, random=random, **limits)) for _ in range(300)}  # type: ignore[arg-type]
+
+    assert drawn(top_k=3) == set(order[:3].tolist())
+    size = int(np.searchsorted(np.cumsum(probabilities[order]), 0.5)) + 1
+    assert drawn(top_p=0.5) <= set(order[:size].tolist())
+    assert len(drawn(top_p=0.5, temperature=5.0)) == size
+    assert drawn(top_k=1, top_p=0.9) == {int(order[0])}
+    assert len(drawn(top_p=0.9999)) > size
+    assert list(itertools.islice(lm.generate("w1", seed=7), 9)) == list(itertools.islice(lm.generate("w1", seed=7), 9))
+
+
+def test_a_wide_beam_finds_the_likeliest_sentence() -> None:
+    lm = lm_of(V=5, seed=2)
+    eos = lm.vocabulary.eos_id
+    best, value = max(
+        (
+            (words, sum(lm.advance(s, w)[0] for s, w in _path(lm, words)))
+            for n in (1, 2, 3)
+            for words in itertools.product(range(5), repeat=n)
+            if eos not in words[:-1] and (n == 3 or words[-1] == eos)
+        ),
+        key=lambda pair: pair[1],
+    )
+    found = beam_search(lm, lm.begin_state(), 200, 3)
+    assert tuple(found[0][0]) == best
+    assert found[0][1] == pytest.approx(value, rel=FLOAT32)
+    assert [v for _, v in found] == sorted((v for _, v in found), reverse=True)
+
+
+def _path(lm: NetworkLM, words: tuple[int, ...]) -> list[tuple[object, int]]:
+    state, path = lm.begin_state(), []
+    for word in words:
+        path.append((state, word))
+        state = lm.advance(state, word)[1]
+    return path

@@ -1,0 +1,101 @@
+"""Use of a model: scores, states, next words, text. Against the NumPy oracle and against each other."""
+
+from math import log, log10
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import FLOAT32, NOT_UTF8, lm_of
+from lightrnn.errors import LightRNNError
+from oracle import oracle_of
+
+
+@pytest.mark.parametrize(("V", "K", "layers"), [(25, 2, 1), (23, 2, 2), (28, 3, 1), (16, 4, 1)])
+def test_a_sentence_has_one_score(V: int, K: int, layers: int) -> None:
+    """From `score`, word by word from states, in a batch, and from the oracle."""
+    lm = lm_of(V, K, layers=layers)
+    sentences = ["w1 w2 never w0", "", "w3", "w1 w1 w1 w2 w3 w4 w0 w5", "never never"]
+    oracle = oracle_of(lm.model)
+    batch = lm.scores(sentences, batch_size=3)
+    for sentence, in_batch in zip(sentences, batch, strict=True):
+        ids = [lm.vocabulary.bos_id, *lm.vocabulary.encode(sentence.split()), lm.vocabulary.eos_id]
+        expected = float(oracle.score(np.array(ids))[0].sum()) / log(10)
+        state, stepped = lm.begin_state(), 0.0
+        for word in [*sentence.split(), lm.vocabulary.rules.eos]:
+            value, state = lm.score_word(state, word)
+            stepped += value
+        for got in (lm.score(sentence), stepped, in_batch):
+            assert got == pytest.approx(expected, rel=FLOAT32, abs=FLOAT32)
+        assert lm.perplexity(sentence) == pytest.approx(10 ** (-expected / (len(ids) - 1)), rel=1e-4)  # in the exponent
+    full = list(lm.full_scores("w1 never"))
+    assert [(order, unknown) for _, order, unknown in full] == [(1, False), (1, True), (1, False)]
+    # the same figures added up
+    assert lm.score("w1 never", eos=False) == pytest.approx(sum(v for v, _, _ in full[:2]), rel=1e-6)
+    assert "w1" in lm
+    assert "never" not in lm
+
+
+def test_states_are_values() -> None:
+    lm = lm_of()
+    state = lm.state("w1 w2")
+    first, _ = lm.score_word(state, "w3")
+    lm.score_word(state, "w4")
+    lm.next_words(state)
+    again, longer = lm.score_word(state, "w3")
+    assert first == again
+    assert lm.next_words(longer, 5) == lm.next_words("w1 w2 w3", 5)
+
+
+def test_without_a_sentence_start_the_first_word_has_its_share_of_the_text() -> None:
+    lm = lm_of()
+    counts = lm.vocabulary.counts + 1
+    expected = log10(counts[lm.vocabulary.ids["w5"]] / counts.sum())
+    assert lm.score("w5", bos=False, eos=False) == pytest.approx(expected)
+    assert lm.score_word(lm.empty_state(), "w5")[0] == pytest.approx(expected)
+    assert lm.distribution(lm.empty_state()).sum() == pytest.approx(1)
+    words = [lm.vocabulary.ids["w5"], lm.vocabulary.ids["w6"]]
+    after_it = oracle_of(lm.model).score(words)[0].sum() / log(10)
+    assert lm.score("w5 w6", bos=False, eos=False) == pytest.approx(expected + after_it, rel=FLOAT32)
+
+
+def test_next_words_begin_as_asked() -> None:
+    lm = lm_of(60)
+    ordered = sorted(((p, w) for w, p in zip(lm.vocabulary.words, lm.distribution("w1"), strict=True)), reverse=True)
+    expected = [w for _, w in ordered if w.startswith("w2")]
+    assert [w for w, _ in lm.next_words("w1", 4, prefix="w2")] == expected[:4]
+    assert [w for w, _ in lm.next_words("w1", 99, prefix="w2")] == expected
+    assert lm.next_words("w1", prefix="zzz") == []
+    assert lm.next_words("w1", 0) == lm.next_words("w1", 0, prefix="w2") == []
+
+
+def test_vectors_are_the_states_that_words_leave_and_similar_words_have_near_ones() -> None:
+    lm = lm_of(25)
+    vectors = lm.vectors
+    assert vectors.shape == (25, 7)
+    model, word = lm.model, lm.vocabulary.ids["w4"]
+    row, column = (int(code) for code in model.codes[word])
+    outputs, _ = model.recurrence(model.input_vectors(torch.tensor([[row, 5 + column]])))
+    np.testing.assert_allclose(vectors[word], outputs[0, 1].detach(), atol=1e-6)  # two steps in float32
+    centred = vectors - np.average(vectors, axis=0, weights=np.sqrt(lm.vocabulary.counts + 1))
+    cosines = centred @ centred[word] / np.linalg.norm(centred, axis=1) / np.linalg.norm(centred[word])
+    best = [w for w in np.argsort(-cosines) if w != word][:3]
+    assert [w for w, _ in lm.similar("w4", 3)] == [lm.vocabulary.words[w] for w in best]
+    with pytest.raises(LightRNNError, match="not in the vocabulary"):
+        lm.similar("never")
+
+
+def test_callers_who_pass_lone_surrogates() -> None:
+    lm = lm_of()
+    for ask in (
+        lambda: lm.score(f"w1 {NOT_UTF8}"),
+        lambda: lm.scores(["w1", NOT_UTF8]),
+        lambda: lm.perplexity(NOT_UTF8),
+        lambda: lm.score_word(lm.begin_state(), NOT_UTF8),
+        lambda: lm.next_words("w1", 3, prefix=NOT_UTF8),
+        lambda: lm.distribution(NOT_UTF8),
+        lambda: next(lm.generate(NOT_UTF8)),
+        lambda: lm.similar(NOT_UTF8),
+    ):
+        with pytest.raises(LightRNNError, match=r"caf\\udce9"):
+            ask()

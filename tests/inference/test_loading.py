@@ -1,0 +1,50 @@
+"""Whatever a path names: a model, a mix, an n-gram file, or one sentence."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from helpers import Call, edit_json, refused
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [],
+        [{"path": "../model"}],
+        [{"path": "../model", "weight": -1}],
+        [{"path": "../model", "weight": 1e300}],
+        [{"path": "../model", "weight": "1"}],
+        [{"path": "../model", "weight": 0}],
+        [{"path": "\ud800", "weight": 1}],
+        [{"path": "../nowhere", "weight": 1}],
+        [{"path": ".", "weight": 1}],
+        [{"path": "../other", "weight": 1}],
+        "../model",
+        None,
+    ],
+    ids=str,
+)
+def test_damaged_mixes(call: Call, before: Path, members: object) -> None:
+    edit_json(before / "mixed" / "config.json", lambda config: config.update(members=members))
+    (before / "other").mkdir()
+    mix = {"format": 1, "kind": "mix", "files": {}, "members": [{"path": "../mixed", "weight": 1}]}
+    (before / "other" / "config.json").write_text(json.dumps(mix), encoding="utf-8")
+    assert "mixed" in refused(call("evaluate", before / "mixed", before / "data")).replace("other", "mixed")
+
+
+def test_names_of_files_are_no_markup(call: Call, before: Path, tmp_path: Path) -> None:
+    odd = Path("[red]:smile:")
+    (tmp_path / odd).mkdir()
+    shutil.copytree(before / "mixed", odd / "mix")
+    edit_json(odd / "mix" / "config.json", lambda config: config["members"][0].update(path="[/red]"))
+    assert "[/red]" in call("info", odd / "mix").out
+    assert "[red]:smile:" in refused(call("evaluate", odd / "mix", before / "data"))
+
+
+def test_a_file_that_is_no_model_is_told_as_such(call: Call, before: Path, tmp_path: Path) -> None:
+    for name, content in (("m.zip", b"PK\x03\x04" + bytes(99)), ("m.bin", b""), ("m.txt", b"\\date\\\n")):
+        (tmp_path / name).write_bytes(content)
+        assert f"{name} is not a model" in refused(call("score", name, before / "vocab.tsv"))

@@ -1,0 +1,43 @@
+"""Refinements: a better table, and the weights that are carried over to it."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import FLOAT32, random_lightrnn
+from lightrnn.config import BootstrapConfig
+from lightrnn.table.word_table import WordTable
+from lightrnn.text.corpus import Corpus
+from lightrnn.training.refinement import carried_over, refine
+
+
+def test_weights_carried_to_the_same_table_are_the_same_model(tiny: Corpus) -> None:
+    model = random_lightrnn(V=len(tiny.vocabulary)).eval()
+    same = carried_over(model, model.table, tiny.vocabulary.counts).eval()
+    words = torch.randint(len(tiny.vocabulary), (2, 9))
+    torch.testing.assert_close(same.log_probs(words)[0], model.log_probs(words)[0], atol=FLOAT32, rtol=FLOAT32)
+
+
+def test_input_vectors_become_the_means_of_those_who_moved_in(tiny: Corpus) -> None:
+    model = random_lightrnn(V=len(tiny.vocabulary))
+    table = WordTable.random(len(tiny.vocabulary), seed=8)
+    moved = carried_over(model, table, tiny.vocabulary.counts)
+    rows, columns = np.split(model.input_vectors.weight.detach().numpy(), [model.shape[0]])
+    weights = np.maximum(tiny.vocabulary.counts, 1e-3)
+    for column in range(model.shape[1]):
+        here = np.flatnonzero(table.codes[:, 1] == column)
+        mean = np.average(columns[model.table.codes[here, 1]], axis=0, weights=weights[here])
+        np.testing.assert_allclose(moved.input_vectors.weight[model.shape[0] + column].detach(), mean, atol=FLOAT32)
+    assert (moved.codes.numpy() == table.codes).all()
+    assert len(rows) == model.shape[0]
+
+
+@pytest.mark.parametrize("solver", ["block", "half", "exact"])
+def test_matching_lowers_the_cost_and_reports_it(tiny: Corpus, solver: str) -> None:
+    model = random_lightrnn(V=len(tiny.vocabulary))
+    config = BootstrapConfig(refine="matching", solver=solver)
+    done = refine(model, tiny.split("train"), tiny.vocabulary, config, seed=1)
+    assert done.cost_before > done.cost_after
+    assert done.bound is None if solver == "half" else done.cost_after >= done.bound >= 0
+    assert done.moved == (done.table.codes != model.table.codes).any(axis=1).sum() > 0
+    assert 0 < done.moved_tokens <= 1

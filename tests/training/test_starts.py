@@ -1,0 +1,64 @@
+"""Start tables, and the vectors that come with them."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import FLOAT32
+from lightrnn.config import BootstrapConfig, ModelConfig
+from lightrnn.errors import LightRNNError
+from lightrnn.models.lightrnn import LightRNN
+from lightrnn.table.bigrams import bigram_vectors
+from lightrnn.table.word_table import WordTable
+from lightrnn.text.corpus import Corpus
+from lightrnn.training.starts import choose_start, use_start_vectors
+
+
+def test_start_tables(tiny: Corpus) -> None:
+    def start(name: str) -> WordTable:
+        return choose_start(
+            BootstrapConfig(start=name), tiny.split("train"), tiny.vocabulary, ModelConfig(), seed=1
+        ).table
+
+    assert (start("random").codes == WordTable.random(len(tiny.vocabulary), seed=1).codes).all()
+    assert (start("bigram").codes != start("random").codes).any()
+    assert (start("bigram").codes == start("bigram").codes).all()
+
+
+@pytest.mark.parametrize(("components", "rows", "size"), [(2, 0, 8), (2, 9, 300), (3, 0, 64)])
+def test_a_bigram_start_gives_vectors_and_biases(tiny: Corpus, components: int, rows: int, size: int) -> None:
+    config = ModelConfig(components=components, rows=rows, hidden_size=size)
+    ids, counts = tiny.split("train"), tiny.vocabulary.counts
+    start = choose_start(BootstrapConfig(), ids, tiny.vocabulary, config, seed=1)
+    model = LightRNN(config, start.table)
+    before = model.input_vectors.weight.detach().clone()
+    outputs_before = [vectors.detach().clone() for vectors in model.output_vectors]
+    use_start_vectors(model, start, counts, 0.1)
+    words = bigram_vectors(ids, counts, words=tiny.vocabulary.words, seed=1)
+    weights = np.sqrt(np.maximum(counts, 0.1))
+    offset, filled = 0, min(size, words.shape[1])
+    for s, n in enumerate(start.table.shape):
+        chosen = start.table.codes[:, s]
+        means = np.stack([np.average(words[chosen == i], axis=0, weights=weights[chosen == i]) for i in range(n)])
+        words = words - means[chosen]
+        means = (means - means.mean(axis=0))[:, :filled]
+        got = model.input_vectors.weight.detach()[offset : offset + n]
+        # float32, scaled by the standard deviation
+        assert np.allclose(got[:, :filled], means * (0.1 / means.std()), atol=1e-4)
+        assert torch.equal(got[:, filled:], before[offset : offset + n, filled:])
+        outputs = model.output_vectors[s].detach()
+        assert torch.equal(outputs[:, :filled], got[:, :filled])
+        assert torch.equal(outputs[:, filled:], outputs_before[s][:, filled:])
+        offset += n
+        share = np.array([np.maximum(counts, 0.5)[chosen == i].sum() for i in range(n)])
+        assert np.allclose(model.output_bias[s].detach().softmax(dim=0), share / share.sum(), atol=FLOAT32)
+
+
+def test_a_table_beyond_memory_is_refused(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sysconf", lambda _: 10)
+    with pytest.raises(
+        LightRNNError, match=r"into a table of 21 × 3 needs .* GB and .* use a smaller vocabulary, or --rows nearer"
+    ):
+        choose_start(BootstrapConfig(), tiny.split("train"), tiny.vocabulary, ModelConfig(rows=30), seed=1)

@@ -1,0 +1,170 @@
+"""Training: it learns, it resumes to the same bytes, it stops when it should, it never leaves a broken model."""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import CPU, FAST, TIMEOUT, Call, outcome_of, printed, run_apart, started, wait_for
+from lightrnn.inference.passes import evaluate
+from lightrnn.models.checkpoint import load_model
+from lightrnn.models.folder import load_table, read_config
+from lightrnn.models.lightrnn import LightRNN
+from lightrnn.table.word_table import WordTable
+from lightrnn.text.corpus import Corpus, prepare
+from lightrnn.text.rules import TextRules
+from lightrnn.training import bootstrap
+from lightrnn.training.trainer import Trainer, Validated
+
+
+def test_it_learns_and_keeps_the_best(tiny: Corpus, tmp_path: Path) -> None:
+    events = []
+    outcome = bootstrap.train(tiny, FAST, tmp_path / "m", device=CPU, report=lambda run, event: events.append(event))
+    perplexities = [event.validation.perplexity for event in events if isinstance(event, Validated)]
+    assert len(perplexities) == 3
+    assert outcome.best_perplexity == min(perplexities)
+    assert outcome.reason == "the epochs are done"
+    model, vocabulary = load_model(tmp_path / "m")
+    assert evaluate(model, tiny.split("valid"), vocabulary).perplexity == pytest.approx(
+        outcome.best_perplexity,
+        rel=1e-6,  # the same weights on the same text, in other batches
+    )
+    counts = vocabulary.counts + 1
+    unigram = np.exp(-np.log(counts / counts.sum())[tiny.split("valid")].mean())
+    assert outcome.best_perplexity < 0.8 * unigram  # each word depends on the one before: there is much to learn
+
+
+@pytest.mark.parametrize("components", [2, 3])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn-tanh", "rnn-sigmoid"])
+def test_every_cell_and_table_trains(tiny: Corpus, tmp_path: Path, cell: str, components: int) -> None:
+    recipe = FAST.override({"cell": cell, "components": components, "layers": 2, "dropout": 0.0})
+    outcome = bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU)
+    assert outcome.best_perplexity < 0.8 * len(tiny.vocabulary)  # better than to guess
+    model, vocabulary = load_model(tmp_path / "m")
+    assert (load_table(tmp_path / "m", vocabulary).codes == model.table.codes).all()
+
+
+def test_seeds_decide_everything(tiny: Corpus, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        bootstrap.train(tiny, FAST.override({"seed": seed, "epochs": 1}), tmp_path / name, device=CPU)
+    assert outcome_of(tmp_path / "a") == outcome_of(tmp_path / "b")
+    assert outcome_of(tmp_path / "a")["weights.safetensors"] != outcome_of(tmp_path / "c")["weights.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"optimizer": "sgd", "learning_rate": 1.0, "schedule": "halve", "validate_every": 9},
+        {"cell": "gru", "layers": 2, "components": 3, "schedule": "constant"},
+    ],
+)
+def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: Path, fields: dict) -> None:
+    recipe = FAST.override(fields)
+    bootstrap.train(tiny, recipe, tmp_path / "whole", device=CPU)
+    batches = 0
+
+    def stop_now() -> bool:
+        nonlocal batches
+        batches += 1
+        return batches % 10 == 0  # just before, at and after validations, at an epoch's last batch
+
+    outcome = bootstrap.train(tiny, recipe, tmp_path / "parts", device=CPU, should_stop=stop_now)
+    resumed = 0
+    while outcome.interrupted:
+        resumed += 1
+        torch.manual_seed(resumed)  # whatever another process would have as its random state
+        outcome = bootstrap.resume(tiny, tmp_path / "parts", {}, device=CPU, should_stop=stop_now)
+    assert resumed >= 25  # 300 batches, a stop at every tenth
+    assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "parts")
+
+
+def test_five_sigkills_change_nothing(tiny: Corpus, tmp_path: Path) -> None:
+    options = (
+        *("--hidden-size", "12", "--batch-size", "4", "--window", "5", "--epochs", "12", "--dropout", "0.2"),
+        *("--validate-every", "60", "--threads", "1", "--device", "cpu", "--refine", "cluster", "--round-share", "0.3"),
+    )
+    printed(run_apart("train", tiny.path, "-o", tmp_path / "whole", *options))
+    moments = random.Random(20161205)
+    state = tmp_path / "killed" / "training.safetensors"
+    arguments = ("train", tiny.path, "-o", tmp_path / "killed", *options)
+    for _ in range(5):
+        before = state.stat().st_mtime_ns if state.exists() else 0
+        with started(*arguments, *["--resume"] * state.exists()) as process:
+            # until it has saved once, so that each life makes some way
+            wait_for(lambda before=before: state.exists() and state.stat().st_mtime_ns != before, process)
+            time.sleep(moments.uniform(0, 0.5))  # seconds: anywhere between a save and the next but one
+            assert process.poll() is None, "the run ended before it could be killed: make it longer"
+        load_model(tmp_path / "killed")  # a usable model after every kill
+    printed(run_apart(*arguments, "--resume"))
+    assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "killed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_and_exit(tiny: Corpus, tmp_path: Path, number: signal.Signals) -> None:
+    options = ("--epochs", "9999", "--hidden-size", "8", "--threads", "1", "--device", "cpu")
+    written = tmp_path / "m" / "metrics.jsonl"
+    with started("train", tiny.path, "-o", tmp_path / "m", *options) as process:
+        wait_for(lambda: written.exists() and written.stat().st_size, process)
+        process.send_signal(number)
+        _, message = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + number
+    assert "--resume" in message
+    load_model(tmp_path / "m")
+    outcome = bootstrap.resume(Corpus.load(tiny.path), tmp_path / "m", {"epochs": 1}, device=CPU)
+    assert not outcome.interrupted
+
+
+def test_budgets_and_patience(tiny: Corpus) -> None:
+    def reason(**fields) -> tuple[str, Trainer]:
+        recipe = FAST.override(fields)
+        torch.manual_seed(1)
+        model = LightRNN(recipe.model, WordTable.random(len(tiny.vocabulary), seed=1))
+        model.reset()
+        trainer = Trainer(model, recipe.training, tiny.split("train"), tiny.split("valid"), tiny.vocabulary)
+        events = list(trainer.run())
+        assert isinstance(events[-1], Validated)  # never ends without knowing how good it is
+        return trainer.stop_reason, trainer
+
+    why, trainer = reason(minutes=0.01, epochs=1000)
+    assert why == "the minutes are used up"
+    assert trainer.seconds < 5  # of the 0.6 s of its budget, on a busy machine
+    why, trainer = reason(learning_rate=30.0, optimizer="sgd", schedule="constant", patience=2, epochs=50)
+    assert why == "no improvement in 2 validations"
+    why, trainer = reason(learning_rate=20.0, optimizer="sgd", schedule="halve", epochs=12)
+    assert trainer.learning_rate < 20.0  # it was halved
+    assert trainer.learning_rate == 20.0 * 0.5 ** round(-np.log2(trainer.learning_rate / 20.0))
+    why, trainer = reason(schedule="cosine", epochs=2)
+    assert trainer.learning_rate == 0
+
+
+def test_going_on_from_a_model_on_new_text(call: Call, tiny: Corpus, tmp_path: Path) -> None:
+    bootstrap.train(tiny, FAST, tmp_path / "base", device=CPU)
+    text = tmp_path / "new.txt"
+    text.write_text("w1 w2 unheard-of\n" * 300, encoding="utf-8")
+    printed(call("train", text, "--init", "base", "-o", "next", "--epochs", "9", "--learning-rate", "0.02"))
+    base, vocabulary = load_model(tmp_path / "base")
+    further, same = load_model(tmp_path / "next")
+    assert same.words == vocabulary.words
+    assert (further.codes == base.codes).all()
+    ids = vocabulary.encode_files([str(text)])
+    # three words over and over
+    assert evaluate(further, ids, vocabulary).perplexity < 0.2 * evaluate(base, ids, vocabulary).perplexity
+
+
+def test_sentence_convention_trains_and_resumes(tmp_path: Path, tiny: Corpus) -> None:
+    source = tiny.path.parent
+    rules = TextRules(bos="<s>", convention="sentence")
+    corpus = prepare([str(source / "train.txt")], tmp_path / "d", valid=[str(source / "valid.txt")], rules=rules)
+    bootstrap.train(corpus, FAST, tmp_path / "whole", device=CPU)
+    countdown = iter(range(200, 0, -1))
+    outcome = bootstrap.train(corpus, FAST, tmp_path / "parts", device=CPU, should_stop=lambda: next(countdown, 0) == 1)
+    assert outcome.interrupted
+    bootstrap.resume(corpus, tmp_path / "parts", {}, device=CPU)
+    assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "parts")
+    perplexity = read_config(tmp_path / "whole")["training"]["valid_perplexity"]
+    assert perplexity < 0.5 * len(tiny.vocabulary)  # far better than to guess

@@ -1,0 +1,80 @@
+"""Word sums, and the costs of a matching made of them, against sums position by position."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import random_lightrnn
+from lightrnn.config import ModelConfig
+from lightrnn.errors import LightRNNError
+from lightrnn.models.lightrnn import LightRNN
+from lightrnn.table.word_table import WordTable
+from lightrnn.text.corpus import Corpus
+from lightrnn.text.vocabulary import Vocabulary
+from lightrnn.training.word_sums import matching_costs, word_sums
+
+
+@pytest.mark.parametrize("components", [2, 3])
+@pytest.mark.parametrize("units", [6, 40])  # narrower and wider than the table's sides
+@pytest.mark.parametrize("bias", [True, False])
+def test_costs_are_the_losses_up_to_a_constant_of_the_word(
+    tiny: Corpus, components: int, units: int, bias: bool
+) -> None:
+    """Against log-softmaxes summed position by position, which is what they stand for."""
+    model = random_lightrnn(V=len(tiny.vocabulary), K=components, bias=bias, units=units).train()
+    model.is_full = True  # the costs know no missing places: compare with the unmasked softmax
+    ids = tiny.split("valid")[:640]
+    sums = word_sums(model, ids, tiny.vocabulary, for_matching=True)
+    assert sums.is_scores == tuple(n < units for n in model.shape)
+    costs = matching_costs(model, sums)
+    model.eval()
+    length = len(ids) // 64
+    words = np.stack(
+        [np.concatenate([[tiny.vocabulary.bos_id], ids])[b * length : (b + 1) * length + 1] for b in range(64)]
+    )
+    codes = model.codes[torch.from_numpy(words.astype(np.int64))]
+    with torch.no_grad():
+        hidden, _ = model.hidden_states(codes, model.initial_state(64))
+    counts = np.bincount(words[:, 1:].ravel(), minlength=len(tiny.vocabulary))
+    assert (sums.counts == counts).all()
+    everything = np.arange(len(tiny.vocabulary))
+    for s, n in enumerate(model.shape):
+        with torch.no_grad():
+            losses = -model.scores(s, hidden[:, :, s], codes[:, 1:, :s].long()).log_softmax(dim=-1).double().numpy()
+        expected = np.zeros((len(tiny.vocabulary), n))
+        np.add.at(expected, words[:, 1:].ravel(), losses.reshape(-1, n))
+        expected -= expected.min(axis=1, keepdims=True)
+        # sums over some hundred positions in float32
+        np.testing.assert_allclose(costs[s][everything], expected, atol=2e-3)
+
+
+def test_sums_of_sentences_start_each_afresh(tiny: Corpus) -> None:
+    """Against one sentence after the other, as a model of the sentence convention was trained."""
+    rules = replace(tiny.vocabulary.rules, bos="<S>", convention="sentence")
+    words, counts = ["<S>", *tiny.vocabulary.words], [0, *tiny.vocabulary.counts]
+    vocabulary = Vocabulary(words, np.array(counts), rules)
+    ids = vocabulary.encode([tiny.vocabulary.words[i] for i in tiny.split("valid")])
+    torch.manual_seed(2)
+    model = LightRNN(ModelConfig(hidden_size=5), WordTable.random(len(vocabulary), seed=3)).eval()
+    model.reset(0.5)
+    sums = word_sums(model, ids, vocabulary)
+    expected = [np.zeros((len(vocabulary), 5)) for _ in range(2)]
+    for sentence in filter(len, np.split(ids, np.flatnonzero(ids == vocabulary.eos_id) + 1)):
+        with torch.no_grad():
+            codes = model.codes[torch.from_numpy(np.array([[vocabulary.bos_id, *sentence]], np.int64))]
+            hidden, _ = model.hidden_states(codes)
+        for s in range(2):
+            np.add.at(expected[s], sentence, hidden[0, :, s].double().numpy())
+    assert (sums.counts == np.bincount(ids, minlength=len(vocabulary))).all()
+    for s in range(2):
+        np.testing.assert_allclose(sums.sums[s], expected[s], atol=1e-4)  # sums over some dozen positions in float32
+
+
+def test_sums_leave_the_model_as_it_was_and_refuse_too_much(tiny: Corpus) -> None:
+    model = random_lightrnn(V=len(tiny.vocabulary)).train()
+    word_sums(model, tiny.split("valid"), tiny.vocabulary)
+    assert model.training
+    with pytest.raises(LightRNNError, match=r"word sums need .* GB"):
+        word_sums(model, tiny.split("valid"), tiny.vocabulary, memory=100.0)
