@@ -30,8 +30,10 @@ from torch import Tensor, nn
 
 from lightrnn.config import Recipe
 from lightrnn.models.kind import build
+from lightrnn.models.opponents import WordModel
 from lightrnn.models.outputs import AdaptiveSoftmax
 from lightrnn.models.sizes import adaptive_shape, human_bytes
+from lightrnn.registry import KINDS
 from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
@@ -64,14 +66,14 @@ def made_up_words(size: int) -> Vocabulary:
 def windows(size: int, batch_size: int, window: int) -> list[Window]:
     cumulated = np.cumsum(zipf_counts(size) / 1e7)
     draws = np.random.default_rng(1).random((8, batch_size, window + 1)) * cumulated[-1]
-    words = torch.from_numpy(np.searchsorted(cumulated, draws).clip(max=size - 1))
+    words = np.searchsorted(cumulated, draws).clip(max=size - 1)
     return [Window(batch, None, starts=False) for batch in words]
 
 
 def trainer_of(kind: str, vocabulary: Vocabulary, units: int, optimizer: str, components: int = 2) -> Trainer:
     rate = {"adam": 2e-3, "sgd": 0.1}[optimizer]
     fields = {"model": kind, "hidden_size": units, "optimizer": optimizer, "learning_rate": rate}
-    table = WordTable.random(len(vocabulary), components, seed=1) if kind == "lightrnn" else None
+    table = WordTable.random(len(vocabulary), components, seed=1) if KINDS[kind].has_table else None
     recipe = Recipe().override(fields | ({"components": components} if table else {}))
     model = build(recipe.model, vocabulary, table, seed=1)
     return Trainer(model, recipe.training, np.zeros(1, np.int32), np.zeros(1, np.int32), vocabulary)
@@ -135,7 +137,7 @@ def compare(size: int, units: int, source: list[Window], optimizer: str, budget:
     found: dict[str, Facts] = {}
     for kind in OPPONENTS:
         trainer = trainer_of(kind, vocabulary, units, optimizer)
-        if kind == "adaptive":
+        if isinstance(trainer.model, WordModel) and isinstance(trainer.model.output, AdaptiveSoftmax):
             trials = []
             for cutoffs, divisor in cutoff_settings(size, units):
                 changed = with_cutoffs(trainer, cutoffs, divisor, vocabulary, units)
@@ -153,7 +155,7 @@ def compare(size: int, units: int, source: list[Window], optimizer: str, budget:
     seconds = statistics.median(facts["seconds"] for facts in light)
     found = {"lightrnn": light[-1] | {"seconds": seconds}} | found
     for kind, facts in found.items():
-        ratio = f"LightRNN {facts['seconds'] / seconds:6.1f} times as fast" if kind != "lightrnn" else " " * 29
+        ratio = f"LightRNN {facts['seconds'] / seconds:6.1f} times as fast" if kind in OPPONENTS else " " * 29
         sizes = "  ".join(f"{human_bytes(facts[name]):>8}" for name in ("parameters", "gradients", "state"))
         print(
             f"  {kind:9} {1 / facts['seconds']:9,.0f} words/s  {ratio}  {sizes}  {facts.get('remark', '')}", flush=True
@@ -183,7 +185,7 @@ def plot_growth(found: dict[int, dict[str, Facts]], path: Path) -> None:
     sizes = sorted(found)
     for kind in found[sizes[0]]:
         facts = [found[size][kind] for size in sizes]
-        style: Facts = {"linewidth": 2.5, "color": "black"} if kind == "lightrnn" else {"alpha": 0.8}
+        style: Facts = {"alpha": 0.8} if kind in OPPONENTS else {"linewidth": 2.5, "color": "black"}
         left.loglog(sizes, [1e6 * f["seconds"] for f in facts], "o-", label=kind, **style)
         megabytes = [(f["parameters"] + f["gradients"] + f["state"]) / 1e6 for f in facts]
         right.loglog(sizes, megabytes, "o-", label=kind, **style)
