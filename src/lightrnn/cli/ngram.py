@@ -42,7 +42,7 @@ def ngram(
     if not out.name.endswith((".arpa", ".arpa.gz")):
         raise LightRNNError(f"-o must end in .arpa or .arpa.gz, got {out.name!r}")
     check_output(out, "file", inputs=text, force=force)
-    begin = time.perf_counter()
+    begin, corpus = time.perf_counter(), None
     with screen.counter("words") as progress:
         if len(text) == 1 and is_data_folder(text[0]):
             corpus = Corpus.load(text[0])
@@ -51,7 +51,7 @@ def ngram(
             vocabulary, ids = read_text(text, RULES, progress)
     arpa_words(vocabulary)  # fails now rather than after the work
     with screen.counter("n-grams") as progress:
-        model = estimate(ids, vocabulary, order, progress)
+        model = estimate(ids, vocabulary, order, corpus.watching(progress) if corpus else progress)
         progress("writing", sum(model.counts))
         write_arpa(model, out, force=force)
     seconds = time.perf_counter() - begin

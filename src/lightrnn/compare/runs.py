@@ -255,7 +255,7 @@ class Comparison:
     def _estimate(self, entry: CorpusEntry, order: int, progress: Progress) -> _Estimated:
         if (entry.name, order) not in self._estimated:
             corpus, begin = self.open(entry, progress), time.perf_counter()
-            model = estimate(corpus.split("train"), corpus.vocabulary, order, progress)
+            model = estimate(corpus.split("train"), corpus.vocabulary, order, corpus.watching(progress))
             seconds = time.perf_counter() - begin
             lm = NGramLM(model)
             valid, test = (_log_probs(lm, corpus, split, progress) for split in ("valid", "test"))
@@ -365,7 +365,7 @@ def machine(device: torch.device) -> Facts:
 
 def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogProbs:
     """(N,): natural logs of the tokens of a split, in the corpus's convention."""
-    parts = lm.token_log_probs(corpus.split(split), progress=progress)
+    parts = lm.token_log_probs(corpus.split(split), progress=corpus.watching(progress))
     return np.asarray(parts.sum(axis=1, dtype=np.float64), np.float64)
 
 
