@@ -24,9 +24,10 @@ def setting(
     least: float | None = None,
     most: float | None = None,
     choices: Iterable[str] = (),
+    or_word: str = "",
 ) -> Any:
-    """A documented, checked field."""
-    rules = {"least": least, "most": most, "choices": choices}
+    """A documented, checked field; or_word: what it may be besides a number."""
+    rules = {"least": least, "most": most, "choices": choices, "or_word": or_word}
     return field(default=default, metadata={"about": about, **rules})
 
 
@@ -82,7 +83,10 @@ def _checked(declared: "Field[Any]", value: Any) -> Any:
         bounds = [f"{word} {limit:,}" for word, limit in (("at least", least), ("at most", most)) if limit is not None]
         noun = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[kind]
         rule = f"{noun} {' and '.join(bounds)}".strip()
-        right = (
+        if word := limits["or_word"]:
+            rule = f"{word} or {rule}"
+            value = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 19 else value
+        right = bool(word) and value == word or (
             type(value) is kind
             and (kind is not float or isfinite(cast(float, value)))
             and (least is None or value >= least)
@@ -110,17 +114,28 @@ class ModelConfig(Settings):
     hidden_size: int = setting(200, "units of a recurrent layer (the paper's m)", least=1, most=65536)
     embedding_size: int = setting(
         0,
-        "size of the input vectors (the paper's n); 0: the hidden size",
+        "size of the input vectors (the paper's n), and of tied ones, to which the state is projected; 0: the hidden "
+        "size",
         least=0,
         most=65536,
     )
     components: int = setting(2, "components of the word table: 2 for rows and columns", least=2, most=8)
+    alone: int | str = setting(
+        0,
+        "words, the most frequent ones, that stand alone in a row of their own and take one recurrent step; auto: by "
+        "their counts; 0: the paper's table",
+        least=0,
+        most=2**31 - 1,
+        or_word="auto",
+    )
     rows: int = setting(
         0,
-        "most rows of the word table; 0: about √V, the smallest model; more, of fewer words: a bigger and better one",
+        "most rows for the words that share them; 0: about the root of their number, the smallest model; more, of "
+        "fewer words: a bigger and better one",
         least=0,
         most=10**7,
     )
+    tied: bool = setting(False, "input and output vectors are the same numbers")
     output_bias: bool = setting(True, "a bias for every row and column score; opponents always have biases")
     classes: str = setting(
         "random",

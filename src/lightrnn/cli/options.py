@@ -62,14 +62,15 @@ def with_settings(*sections: type[Settings]) -> Callable[[Callable[..., None]], 
 
 
 def _annotation(section: type[Settings], declared: Any) -> Any:
-    kind = type(declared.default)
+    or_word = declared.metadata["or_word"]
+    kind = str if or_word else type(declared.default)
     name = option_name(declared.name)
     choices = field_choices(declared)
     option = typer.Option(
         f"{name}/--no-{name[2:]}" if kind is bool else name,
         help=declared.metadata["about"][0].upper() + declared.metadata["about"][1:] + ".",
         rich_help_panel=f"Recipe fields: {section.section}",
-        metavar="|".join(choices) if choices else None,
+        metavar=f"N|{or_word}" if or_word else "|".join(choices) or None,
         show_default=False,
     )
     return Annotated[kind | None, option]
