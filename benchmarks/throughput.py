@@ -67,7 +67,7 @@ def windows(size: int, batch_size: int, window: int) -> list[Window]:
     cumulated = np.cumsum(zipf_counts(size) / 1e7)
     draws = np.random.default_rng(1).random((8, batch_size, window + 1)) * cumulated[-1]
     words = np.searchsorted(cumulated, draws).clip(max=size - 1)
-    return [Window(batch, None, starts=False) for batch in words]
+    return [Window(batch, None, starts=False, tokens=batch[:, 1:].size) for batch in words]
 
 
 def trainer_of(kind: str, vocabulary: Vocabulary, units: int, optimizer: str, components: int = 2) -> Trainer:

@@ -168,12 +168,15 @@ def random_lightrnn(
     seed: int = 0,
     rows: int = 0,
     units: int = 7,
+    alone: int = 0,
+    tied: bool = False,
 ) -> LightRNN:
     """V words in a table of K components at random, all weights at random, ready to score."""
     torch.manual_seed(seed)
-    sizes = {"layers": layers, "hidden_size": units, "embedding_size": 5}
+    sizes = {"layers": layers, "hidden_size": units, "embedding_size": 5, "alone": alone, "tied": tied}
     config = ModelConfig(cell=cell, components=K, rows=rows, output_bias=bias, dropout=0.3, **sizes)
-    model = LightRNN(config, WordTable.random(V, K, rows, seed=seed))
+    apart = np.random.default_rng(seed + 1).permutation(V)[:alone]
+    model = LightRNN(config, WordTable.random(V, K, rows, seed=seed, alone=apart))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)  # biases too, and large: nothing hides in the linear range
     return model.eval()

@@ -1,6 +1,7 @@
 """What the package computes, written out once more, literally and slowly; shares no code with it.
 
-`Oracle`: equations (1)-(3) of Li et al. 2016 in NumPy, one word and one vector at a time. All cells as published: plain
+`Oracle`: equations (1)-(3) of Li et al. 2016 in NumPy, one word and one vector at a time, for words of one code or
+several. All cells as published: plain
 RNN (σ or tanh), LSTM (Hochreiter and Schmidhuber with forget gates) and GRU (Cho et al., in the form with the reset
 gate after the product, as in cuDNN). Gate order in the stacked matrices: LSTM i, f, g, o; GRU r, z, n.
 `kneser_ney`: n-gram probabilities without arrays. `plain_words`: the words of a text.
@@ -26,7 +27,11 @@ class Oracle:
     input_vectors: list[np.ndarray]  # x^r, x^c, …: one matrix a component
     output_vectors: list[np.ndarray]  # y^r, y^c, …
     output_bias: list[np.ndarray]
-    codes: np.ndarray  # (V, K)
+    codes: np.ndarray  # (V, K), -1 where a word has no more
+    projection: np.ndarray | None = None  # (D, H)
+
+    def codes_of(self, word):
+        return [int(code) for code in self.codes[word] if code >= 0]
 
     def start(self):
         return [(np.zeros(layer["U"].shape[1]), np.zeros(layer["U"].shape[1])) for layer in self.layers]
@@ -55,28 +60,28 @@ class Oracle:
 
     def softmax(self, s, h, prefix):
         """P of each value of component s given the ones before it, over the places that exist."""
-        scores = self.output_vectors[s] @ h + self.output_bias[s]
+        seen = h if self.projection is None else self.projection @ h
+        scores = self.output_vectors[s] @ seen + self.output_bias[s]
         exists = [any((self.codes[:, : s + 1] == [*prefix, v]).all(axis=1)) for v in range(len(scores))]
         e = np.where(exists, np.exp(scores - scores.max()), 0.0)
         return e / e.sum()
 
     def word_log_probs(self, last_word, word, state):
         """log P of each component of `word` after `last_word`, and the state before its last component is fed."""
-        K = self.codes.shape[1]
-        parts = []
-        h, state = self.f(self.input_vectors[K - 1][self.codes[last_word, K - 1]], state)  # h^c_{t-1}
-        for s in range(K):
+        last, codes = self.codes_of(last_word), self.codes_of(word)
+        parts = np.zeros(self.codes.shape[1])
+        h, state = self.f(self.input_vectors[len(last) - 1][last[-1]], state)  # h^c_{t-1}
+        for s, code in enumerate(codes):
             if s > 0:
-                h, state = self.f(self.input_vectors[s - 1][self.codes[word, s - 1]], state)  # h^r_t
-            P = self.softmax(s, h, list(self.codes[word, :s]))
-            parts.append(np.log(P[self.codes[word, s]]))
+                h, state = self.f(self.input_vectors[s - 1][codes[s - 1]], state)  # h^r_t
+            parts[s] = np.log(self.softmax(s, h, codes[:s])[code])
         return parts, state
 
     def fresh(self, word):
         """The state after all components of a word but the last, with nothing before it."""
         state = self.start()
-        for s in range(self.codes.shape[1] - 1):
-            _, state = self.f(self.input_vectors[s][self.codes[word, s]], state)
+        for s, code in enumerate(self.codes_of(word)[:-1]):
+            _, state = self.f(self.input_vectors[s][code], state)
         return state
 
     def score(self, words, state=None):
@@ -94,6 +99,7 @@ def oracle_of(model) -> Oracle:
     weights = {name: value.detach().double().numpy() for name, value in model.state_dict().items() if name != "codes"}
     K = len(model.shape)
     bounds = np.cumsum(model.shape)[:-1]
+    inputs = np.split(weights["input_vectors.weight"], bounds)
     return Oracle(
         cell=model.config.cell,
         layers=[
@@ -105,10 +111,11 @@ def oracle_of(model) -> Oracle:
             }
             for layer in range(model.config.layers)
         ],
-        input_vectors=np.split(weights["input_vectors.weight"], bounds),
-        output_vectors=[weights[f"output_vectors.{s}"] for s in range(K)],
+        input_vectors=inputs,
+        output_vectors=[weights.get(f"output_vectors.{s}", inputs[s]) for s in range(K)],
         output_bias=[weights.get(f"output_bias.{s}", np.zeros(model.shape[s])) for s in range(K)],
         codes=model.codes.numpy(),
+        projection=weights.get("projection.weight"),
     )
 
 

@@ -85,8 +85,7 @@ def _checked(declared: "Field[Any]", value: Any) -> Any:
         rule = f"{noun} {' and '.join(bounds)}".strip()
         if word := limits["or_word"]:
             rule = f"{word} or {rule}"
-            value = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 19 else value
-        right = bool(word) and value == word or (
+        right = (bool(word) and value == word) or (
             type(value) is kind
             and (kind is not float or isfinite(cast(float, value)))
             and (least is None or value >= least)
@@ -221,7 +220,8 @@ class BootstrapConfig(Settings):
 class Recipe:
     """Everything `lightrnn train` needs besides the text.
 
-    A model without a table has nothing to refine, and forgets once a word.
+    A model without a table has nothing to refine and no words that stand alone, and forgets once a word; only some can
+    tie their vectors.
     """
 
     model: ModelConfig = ModelConfig()
@@ -229,8 +229,11 @@ class Recipe:
     bootstrap: BootstrapConfig = BootstrapConfig()
 
     def __post_init__(self) -> None:
-        if not KINDS[self.model.model].has_table:
+        kind = KINDS[self.model.model]
+        if not kind.has_table:
             object.__setattr__(self, "bootstrap", replace(self.bootstrap, refine="none", forget_bias=0.0))
+            tied = self.model.tied and "tied" in kind.settings
+            object.__setattr__(self, "model", replace(self.model, alone=0, tied=tied))
 
     @classmethod
     def load(cls, name: str) -> "Recipe":

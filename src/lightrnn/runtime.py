@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 BATCH_SIZE = 64  # tracks or sentences that are scored side by side, unless told otherwise
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+
 _limit = 0  # threads that use_threads() allowed; 0: not told
 
 
@@ -38,6 +40,20 @@ def use_threads(count: int) -> None:
         threadpool_limits(count)
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(count)
+
+
+def keep_memory() -> None:
+    """Large tensors that are freed are kept for the next ones, not given back to the system at once.
+
+    A step of training makes and frees some of ten megabytes; having their pages mapped and cleared each time takes a
+    third of its time (docs/results.md). Only glibc's allocator is told; others are left as they are.
+    """
+    import ctypes
+
+    tune = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if tune is not None:
+        tune(M_TRIM_THRESHOLD, 2**31 - 1)
+        tune(M_MMAP_THRESHOLD, 2**30) or tune(M_MMAP_THRESHOLD, 2**25)  # all that older ones allow
 
 
 def threads() -> int:

@@ -309,8 +309,9 @@ MEANT_FOR = {
     if (kinds := [kind for kind in KINDS if field.name in KINDS[kind].settings])
 }
 VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": "none", "rounds": 2, "round_share": 0.1}
-SWITCHES = ("output_bias", "start_vectors")
+SWITCHES = ("output_bias", "start_vectors", "tied")
 VALUES |= {
+    "alone": 5,
     "embedding_size": 9,
     "rows": 9,
     "forget_bias": 0.5,
@@ -376,13 +377,15 @@ def make_bomb(folder: Path, text: str, valid: str) -> tuple[Path, Path]:
 @pytest.fixture
 def explosive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models give finite figures until the word "boom", the last of eight, is read."""
-    calm = LightRNN.log_probs
+    calm = LightRNN.code_log_probs
 
-    def log_probs(self: LightRNN, words: torch.Tensor, state: Any = None) -> Any:
-        parts, after = calm(self, words, state)
-        return parts.masked_fill((words[:, :-1] == 7)[..., None], torch.nan), after
+    def code_log_probs(self: LightRNN, codes: torch.Tensor, state: Any = None) -> Any:
+        parts, after = calm(self, codes, state)
+        row, column = self.spelling.codes[7]  # type: ignore[index]
+        boom = (codes[:, :-2] == row) & (codes[:, 1:-1] == column)
+        return parts.masked_fill(boom[..., None], torch.nan), after
 
-    monkeypatch.setattr(LightRNN, "log_probs", log_probs)
+    monkeypatch.setattr(LightRNN, "code_log_probs", code_log_probs)
 
 
 CALM = "a b c\nd e\n" * 30

@@ -5,8 +5,8 @@ from lightrnn.models.lightrnn import LightRNN
 from lightrnn.registry import REFINEMENTS
 from lightrnn.runtime import Progress
 from lightrnn.table.word_table import WordTable
+from lightrnn.text.spelling import Ids
 from lightrnn.text.vocabulary import Vocabulary, frequency_ranks
-from lightrnn.text.windows import Ids
 from lightrnn.training.refinement import NextTable, Refinement
 
 

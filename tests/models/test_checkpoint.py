@@ -46,7 +46,8 @@ def change_weights(folder: Path, change: Callable[[Tensors], object]) -> None:
         (lambda t: t.pop("codes"), "codes must be"),
         (lambda t: t.update({"codes": t["codes"].float()}), "codes must be"),
         (lambda t: t["codes"].fill_(0), "no bijection"),
-        (lambda t: t["codes"].fill_(-7), "outside a"),
+        (lambda t: t["codes"][:, 0].fill_(-7), "outside a"),
+        (lambda t: t["codes"].fill_(-1), "cannot be for .* words, .* of them alone"),
     ],
 )
 def test_weights_that_do_not_fit(call: Call, before: Path, change: Callable[[Tensors], object], message: str) -> None:

@@ -6,7 +6,8 @@ import torch
 
 from helpers import CELLS, FLOAT32, random_lightrnn
 from lightrnn.models.base import to_arrays
-from lightrnn.table.word_table import table_shape
+from lightrnn.models.lightrnn import LightRNN
+from lightrnn.table.word_table import WordTable, table_shape
 from oracle import oracle_of
 
 
@@ -70,9 +71,12 @@ def test_permuting_table_and_vectors_together_changes_nothing() -> None:
     words = torch.randint(25, (2, 12))
     before, _ = model.log_probs(words)
     rows, columns = torch.randperm(5), torch.randperm(5)
+    codes = np.stack([rows.numpy()[model.table.codes[:, 0]], columns.numpy()[model.table.codes[:, 1]]], axis=1)
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items() if name != "codes"}
+    model = LightRNN(model.config, WordTable(codes, model.shape))
+    model.load_state_dict(weights | {"codes": model.codes})
+    model.eval()
     with torch.no_grad():
-        model.codes[:, 0] = rows[model.codes[:, 0].long()].int()
-        model.codes[:, 1] = columns[model.codes[:, 1].long()].int()
         model.input_vectors.weight[torch.cat([rows, 5 + columns])] = model.input_vectors.weight.clone()
         for s, permutation in enumerate((rows, columns)):
             model.output_vectors[s][permutation] = model.output_vectors[s].clone()

@@ -34,15 +34,15 @@ def test_costs_are_the_losses_up_to_a_constant_of_the_word(
     words = np.stack(
         [np.concatenate([[tiny.vocabulary.bos_id], ids])[b * length : (b + 1) * length + 1] for b in range(64)]
     )
-    codes = model.codes[torch.from_numpy(words.astype(np.int64))]
+    codes = torch.from_numpy(np.stack([model.spelling.spell(track) for track in words]))  # (64, (T+1)·K)
     with torch.no_grad():
-        hidden, _ = model.hidden_states(codes, model.initial_state(64))
+        hidden = model.hidden_states(codes, model.initial_state(64))[0].unflatten(1, (-1, components))
     counts = np.bincount(words[:, 1:].ravel(), minlength=len(tiny.vocabulary))
     assert (sums.counts == counts).all()
     everything = np.arange(len(tiny.vocabulary))
     for s, n in enumerate(model.shape):
         with torch.no_grad():
-            losses = -model.scores(s, hidden[:, :, s], codes[:, 1:, :s].long()).log_softmax(dim=-1).double().numpy()
+            losses = -model.scores(s, hidden[:, :, s], None).log_softmax(dim=-1).double().numpy()
         expected = np.zeros((len(tiny.vocabulary), n))
         np.add.at(expected, words[:, 1:].ravel(), losses.reshape(-1, n))
         expected -= expected.min(axis=1, keepdims=True)
@@ -63,8 +63,8 @@ def test_sums_of_sentences_start_each_afresh(tiny: Corpus) -> None:
     expected = [np.zeros((len(vocabulary), 5)) for _ in range(2)]
     for sentence in filter(len, np.split(ids, np.flatnonzero(ids == vocabulary.eos_id) + 1)):
         with torch.no_grad():
-            codes = model.codes[torch.from_numpy(np.array([[vocabulary.bos_id, *sentence]], np.int64))]
-            hidden, _ = model.hidden_states(codes)
+            codes = torch.from_numpy(model.spelling.spell(np.array([vocabulary.bos_id, *sentence])))[None]
+            hidden = model.hidden_states(codes)[0].unflatten(1, (-1, 2))
         for s in range(2):
             np.add.at(expected[s], sentence, hidden[0, :, s].double().numpy())
     assert (sums.counts == np.bincount(ids, minlength=len(vocabulary))).all()

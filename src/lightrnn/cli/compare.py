@@ -15,7 +15,7 @@ import typer
 from ..config import shipped_names
 from ..errors import LightRNNError, is_out_of_memory
 from ..outputs import InUse
-from ..runtime import choose_device, use_threads
+from ..runtime import choose_device, keep_memory, use_threads
 from . import screen
 from .options import DeviceOption, ThreadsOption
 
@@ -84,6 +84,7 @@ def compare(
     if plot:
         check_matplotlib()
     use_threads(threads)
+    keep_memory()
     settings = Grid.load(grid, _budget(epochs, minutes))
     corpora = os.environ.get("LIGHTRNN_CORPORA")
     comparison = Comparison(

@@ -12,7 +12,7 @@ import typer
 
 from ..config import Recipe
 from ..errors import LightRNNError
-from ..runtime import use_threads
+from ..runtime import keep_memory, use_threads
 from . import screen
 from .info import size_table
 from .options import ThreadsOption
@@ -36,6 +36,7 @@ def demo(
     The text ships with the package: the beginnings of 99 English novels of 1840-1920 (ELTeC), a million words.
     """
     use_threads(threads)
+    keep_memory()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) if out is None else out
         for part in ("data", "model"):

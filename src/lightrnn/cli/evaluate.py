@@ -6,7 +6,7 @@ from typing import Annotated, cast
 
 import typer
 
-from ..runtime import BATCH_SIZE, use_threads
+from ..runtime import BATCH_SIZE, keep_memory, use_threads
 from ..text.rules import Convention
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice
@@ -49,6 +49,7 @@ def evaluate(
     if convention is not None:
         choice("--convention", convention, Convention)
     use_threads(threads)
+    keep_memory()
     lm = load(model, device=device)
     ids = ids_of(lm, text, split)
     with screen.counter("words") as progress:

@@ -63,7 +63,7 @@ def with_settings(*sections: type[Settings]) -> Callable[[Callable[..., None]], 
 
 def _annotation(section: type[Settings], declared: Any) -> Any:
     or_word = declared.metadata["or_word"]
-    kind = str if or_word else type(declared.default)
+    kind = type(declared.default)
     name = option_name(declared.name)
     choices = field_choices(declared)
     option = typer.Option(
@@ -73,4 +73,6 @@ def _annotation(section: type[Settings], declared: Any) -> Any:
         metavar=f"N|{or_word}" if or_word else "|".join(choices) or None,
         show_default=False,
     )
+    if or_word:
+        option.parser = lambda value: int(value) if value.isdecimal() and len(value) < 19 else value
     return Annotated[kind | None, option]

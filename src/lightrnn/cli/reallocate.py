@@ -11,7 +11,7 @@ from ..config import BootstrapConfig
 from ..errors import LightRNNError
 from ..outputs import replace_output
 from ..registry import REFINEMENTS, SOLVERS
-from ..runtime import choose_device, use_threads
+from ..runtime import choose_device, keep_memory, use_threads
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption
 
@@ -54,6 +54,7 @@ def reallocate(
         raise LightRNNError(f"--refine must be {' or '.join(HOW)} here, got 'none'")
     config = BootstrapConfig(refine=how, solver=solver)
     use_threads(threads)
+    keep_memory()
     with replace_output(out, "model", inputs=[model, data], force=force) as stage:
         old, vocabulary = load_lightrnn(model, choose_device(device))
         corpus = Corpus.load(data)

@@ -11,8 +11,8 @@ from . import screen
 if TYPE_CHECKING:
     from ..inference.lm import LM
     from ..text.corpus import Corpus
+    from ..text.spelling import Ids
     from ..text.vocabulary import Unknown
-    from ..text.windows import Ids
 
 
 def ids_of(lm: LM, text: list[str], split: str) -> Ids:

@@ -13,7 +13,7 @@ import typer
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, recipe_names
 from ..errors import LightRNNError
 from ..outputs import locked, replace_output, settle
-from ..runtime import choose_device, use_threads
+from ..runtime import choose_device, keep_memory, use_threads
 from ..text.presets import choose_splits
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, with_settings
@@ -69,6 +69,8 @@ def train(
     from ..training.run import reopen
 
     use_threads(threads)
+
+    keep_memory()
     chosen_device = choose_device(device)
     with locked(out), ExitStack() as staging:
         if resume:

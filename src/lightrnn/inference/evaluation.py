@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ..errors import LightRNNError
 from ..text.rules import Convention
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids
 
 
 def perplexity_of(log_probs: NDArray[np.float64]) -> float:

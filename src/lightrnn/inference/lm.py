@@ -20,8 +20,8 @@ from ..models.likeliest import Likeliest, best_of, draw_from
 from ..ngram.model import LN10, BackoffModel
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids
 from .evaluation import Evaluation, measure
 from .generate import sample
 

@@ -20,8 +20,8 @@ from scipy.special import logsumexp
 from ..errors import LightRNNError
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids
 from .lm import LM
 
 ITERATIONS = 1000

@@ -19,8 +19,8 @@ from ..models.likeliest import Likeliest, best_of, draw_from
 from ..models.predictor import Arrays, Predictor
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids
 from .lm import LM
 
 if TYPE_CHECKING:

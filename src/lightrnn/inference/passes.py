@@ -1,6 +1,8 @@
 """A network's pass over a text: the log-probability of every token, in either convention.
 
-Shapes: N tokens of the text, B batch (tracks or sentences side by side), T words, K parts of a log-probability.
+Shapes: N tokens of the text, B batch (tracks or sentences side by side), S codes, P parts of a log-probability.
+
+A text is read as the model spells it: as one stream of codes, of which a word has one or several (`text.spelling`).
 
 *Stream* is one pass with the state carried from the first word to the last. It is computed on B tracks side by side, at
 first each from nothing. Then every track is corrected: read again from the state in which the track before it ended,
@@ -19,11 +21,12 @@ from ..models.base import LanguageModel, RecurrentModel, State, select_state, to
 from ..models.predictor import Arrays
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
+from ..text.spelling import Codes, Ids, Spelling
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids, context_and_words, padded, sentence_bounds
+from ..text.windows import padded, sentence_bounds
 from .evaluation import Evaluation, measure
 
-WINDOW = 64  # words scored in one call of the model
+WINDOW = 64  # words scored in one call of the model, or as many codes as they have on average
 SHORTEST = 256  # words of a track at least
 MARKS = 64  # windows of a track after which a corrected state is compared with what it was
 TOLERANCE = 3e-6  # largest difference that states may make and count as equal; rounding makes some 3e-7
@@ -62,6 +65,19 @@ def _device(model: LanguageModel) -> torch.device:
     return next(parameters()).device if parameters else torch.device("cpu")
 
 
+def _spelling(model: LanguageModel) -> Spelling:
+    """What a model reads; one that does not say so reads words."""
+    found: Spelling = getattr(model, "spelling", None) or Spelling()
+    return found
+
+
+def _score(model: LanguageModel, codes: Codes, state: State | None) -> tuple[NDArray[np.float32], State]:
+    """Codes (B, K+S) as the model spells them → (B, S, P), and the state."""
+    log_probs = getattr(model, "code_log_probs", model.log_probs)
+    found, state = log_probs(torch.from_numpy(codes).to(_device(model)), state)
+    return found.float().cpu().numpy(), state
+
+
 @torch.inference_mode()
 def stream_log_probs(
     model: LanguageModel,
@@ -71,21 +87,21 @@ def stream_log_probs(
     window: int = WINDOW,
     progress: Progress = silent,
 ) -> NDArray[np.float32]:
-    """(N, K) log-probabilities of all tokens in one carried-state pass; `first` is the first word's context."""
-    device = _device(model)
+    """(N, P) log-probabilities of all tokens in one carried-state pass; `first` is the first word's context."""
+    spelling = _spelling(model)
+    stream, front = spelling.stream(ids), spelling.context(first)
     done = 0
 
     def score(begins: NDArray[np.int64], length: int, state: State) -> tuple[NDArray[np.float32], State]:
-        """The `length` words from each of `begins` on, side by side."""
+        """The `length` codes from each of `begins` on, side by side."""
         nonlocal done
-        words = np.stack([context_and_words(ids, first, begin, begin + length) for begin in begins])
-        log_probs, state = model.log_probs(torch.from_numpy(words).to(device), state)
+        codes = np.stack([stream.piece(front, int(begin), int(begin) + length) for begin in begins])
         done += len(begins) * length
-        progress("scoring", min(done, len(ids)), len(ids))
-        return log_probs.float().cpu().numpy(), state
+        progress("scoring", min(done * len(ids) // len(stream), len(ids)), len(ids))
+        return _score(model, codes, state)
 
     tracks = max(1, min(batch_size, len(ids) // SHORTEST))
-    length = len(ids) // tracks
+    length, window = stream.share(len(ids) // tracks), stream.share(window)
     begins = np.arange(tracks) * length
     windows = [(offset, min(window, length - offset)) for offset in range(0, length, window)]
     state = model.initial_state(tracks)
@@ -111,10 +127,10 @@ def stream_log_probs(
             _replace(ends, changed, state)
     scored = [np.concatenate(pieces, axis=1).reshape(tracks * length, -1)]
     state = select_state(ends, slice(-1, None))
-    for begin in range(tracks * length, len(ids), window):
-        piece, state = score(np.array([begin]), min(window, len(ids) - begin), state)
+    for begin in range(tracks * length, len(stream), window):
+        piece, state = score(np.array([begin]), min(window, len(stream) - begin), state)
         scored.append(piece[0])
-    return np.concatenate(scored)
+    return spelling.by_word(np.concatenate(scored), ids)
 
 
 def _replace(state: State, tracks: NDArray[np.int64], new: State) -> None:
@@ -147,33 +163,32 @@ def sentence_log_probs(
     window: int = WINDOW,
     progress: Progress = silent,
 ) -> NDArray[np.float32]:
-    """(N, K) log-probabilities of all tokens, each sentence from a fresh state after bos."""
-    device = _device(model)
-    bounds = sentence_bounds(ids, eos)
-    bounds = bounds[np.argsort(bounds[:, 1] - bounds[:, 0], kind="stable")]
+    """(N, P) log-probabilities of all tokens, each sentence from a fresh state after bos."""
+    spelling = _spelling(model)
+    window = spelling.stream(ids).share(window)
+    bounds, ends = sentence_bounds(ids, eos), spelling.ends(ids)
+    bounds = bounds[np.argsort(ends[bounds[:, 1]] - ends[bounds[:, 0]], kind="stable")]
     scored: NDArray[np.float32] | None = None
     done = 0
     for index in range(0, len(bounds), batch_size):
         batch = bounds[index : index + batch_size]
-        words, mask = padded(ids, batch, bos)
-        lengths = batch[:, 1] - batch[:, 0]
+        codes, mask = padded(ids, spelling, batch, bos)
+        lengths = mask.sum(axis=1)
         state: State | None = None
         alive = 0  # sentences before this one have ended
         for begin in range(0, mask.shape[1], window):
             ended = int(np.searchsorted(lengths, begin, side="right"))
             if ended > alive and state is not None:
                 state, alive = select_state(state, slice(ended - alive, None)), ended
-            piece = torch.from_numpy(words[alive:, begin : begin + window + 1]).to(device)
-            log_probs, state = model.log_probs(piece, state)
-            values = log_probs.float().cpu().numpy()
+            values, state = _score(model, codes[alive:, begin : begin + spelling.most + window], state)
             if scored is None:
-                scored = np.empty((len(ids), values.shape[-1]), np.float32)
-            for (start, end), row in zip(batch[alive:], values, strict=True):
+                scored = np.empty((ends[-1], values.shape[-1]), np.float32)
+            for start, end, row in zip(ends[batch[alive:, 0]], ends[batch[alive:, 1]], values, strict=True):
                 scored[start + begin : min(start + begin + window, end)] = row[: end - start - begin]
-        done += int(mask.sum())
+        done += int((batch[:, 1] - batch[:, 0]).sum())
         progress("scoring", done, len(ids))
     assert scored is not None
-    return scored
+    return spelling.by_word(scored, ids)
 
 
 @torch.inference_mode()

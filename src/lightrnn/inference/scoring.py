@@ -21,7 +21,7 @@ from ..errors import LightRNNError
 from ..ngram.model import LN10
 from ..runtime import BATCH_SIZE
 from ..text.rules import Convention
-from ..text.windows import Ids
+from ..text.spelling import Ids
 from .lm import LM
 
 BLOCK_LINES, BLOCK_WORDS = 4096, 1 << 16  # of a block; a longer line is a block of its own

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..config import ModelConfig
 from ..registry import CELLS
 from ..table.word_table import WordTable
+from ..text.spelling import Spelling
 from .cells import Cell
 from .predictor import Arrays, Predictor
 
@@ -46,6 +47,7 @@ class RecurrentModel(nn.Module):
     """
 
     recurrence: nn.RNNBase
+    spelling = Spelling()  # what it reads: the words themselves, unless a kind of model says otherwise
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -108,9 +110,13 @@ class RecurrentModel(nn.Module):
         """(V, d): a vector for every word."""
         raise NotImplementedError
 
-    def losses(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """What training minimises: words (B, T+1) → nats of words[:, 1:], (B, T), with gradient, and the state."""
-        log_probs, state = self.log_probs(words, state)
+    def code_log_probs(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """The same of codes as `spelling` has them: (B, K+S), the K before and the S to score → (B, S, parts)."""
+        return self.log_probs(codes, state)
+
+    def losses(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """What training minimises: codes (B, K+S) → nats of the last S, (B, S), with gradient, and the state."""
+        log_probs, state = self.code_log_probs(codes, state)
         return -log_probs.float().sum(dim=-1), state
 
 

@@ -32,11 +32,11 @@ from ..text.vocabulary import Vocabulary
 from .kind import Size, kind_of
 from .tensors import check_finite, check_permutation, read_arrays
 
-MODEL_FORMAT = 1
+MODEL_FORMAT = 2
 CONFIG, VOCABULARY, TABLE, WEIGHTS = "config.json", "vocab.tsv", "table.tsv", "weights.safetensors"
 TRAINING, METRICS = "training.safetensors", "metrics.jsonl"
 
-DIMENSIONS = list_of(whole(1, 10**9), least=2, most=8)  # of a table
+DIMENSIONS = list_of(whole(0, 10**9), least=2, most=8)  # of a table
 DESCRIPTION = record(
     {
         "model": record({}),

@@ -26,7 +26,8 @@ def _build_lightrnn(config: ModelConfig, vocabulary: Vocabulary, table: WordTabl
 
 
 def _lightrnn_shape(config: ModelConfig, words: int) -> Shape:
-    return table_shape(words, config.components, config.rows)
+    assert isinstance(config.alone, int)
+    return table_shape(words, config.components, config.rows, config.alone)
 
 
 LIGHTRNN = Kind(
@@ -40,7 +41,7 @@ LIGHTRNN = Kind(
     start_shape=_lightrnn_shape,
     settings=frozenset(
         {
-            *("embedding_size", "components", "rows", "output_bias"),
+            *("embedding_size", "components", "alone", "rows", "tied", "output_bias"),
             *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver"),
         }
     ),

@@ -1,14 +1,16 @@
 """The LightRNN of Li et al. 2016, equations (1)-(3), for a word table of any number of components.
 
-Shapes: B batch, T words, V vocabulary, D embedding, H hidden, L layers, R rows, C columns, K components.
+Shapes: B batch, S codes, T words, V vocabulary, D embedding, H hidden, K components, n_s values of component s,
+N = Σ n_s codes, P positions.
 
 The paper's two-step cell is an ordinary recurrent layer over the sequence of codes
 
     column(w_0), row(w_1), column(w_1), row(w_2), …         (K = 2)
 
-in which the state after each code scores the next one. A LightRNN is thus a language model over codes: words w_0 … w_T
-are written as (T+1)·K codes, the first K-1 and the last are not fed, and the output after the code before component s
-of word t is the paper's h^c_{t-1} (s = row) or h^r_t (s = column).
+in which the state after each code scores the next one: the paper's h^c_{t-1} the row of word t, h^r_t its column. A
+LightRNN is thus a language model over codes, numbered through from 0 to N-1, components one after the other
+(`WordTable.spelling`). Where the next code begins a word its softmax is over the rows, elsewhere over the values of the
+component that follows. A word that stands alone is one code, and P(w) = P_r.
 """
 
 import numpy as np
@@ -18,32 +20,34 @@ from torch import Tensor, nn
 
 from ..config import ModelConfig
 from ..table.word_table import WordTable
-from .base import RecurrentModel, State, recurrence_of
+from .base import RecurrentModel, State, recurrence_of, select_state
 from .predictor import CodePredictor
 
 
 class LightRNN(RecurrentModel):
     """One recurrent network over the codes of a word table.
 
-    input_vectors: x^r and x^c, stacked by component, (Σ n_s, D). output_vectors[s]: y^r or y^c, (n_s, H).
+    input_vectors: x^r and x^c, stacked by component, (N, D). output_vectors[s]: y^r or y^c, (n_s, H); none where they
+    are tied, which is the input vectors then, scored with a projection of the state, H → D, if the two sizes differ.
     recurrence: W, U and b, the same for the row and the column step. codes: the table, (V, K), a buffer.
     """
 
     codes: Tensor
-    offsets: Tensor
 
     def __init__(self, config: ModelConfig, table: WordTable) -> None:
         super().__init__(config)
         self.shape = table.shape
+        self.alone = table.alone
         self.last_place = table.last_place
         self.is_full = table.is_full
+        self.spelling = table.spelling
         H, D = config.hidden_size, config.input_size
         self.register_buffer("codes", torch.from_numpy(table.codes.astype(np.int32)))
-        offsets = np.concatenate([[0], np.cumsum(table.shape)[:-1]]).astype(np.int32)
-        self.register_buffer("offsets", torch.from_numpy(offsets), persistent=False)
+        self.offsets = [sum(table.shape[:s]) for s in range(table.components)]
         self.input_vectors = nn.Embedding(sum(table.shape), D)
         self.recurrence = recurrence_of(config)
-        self.output_vectors = nn.ParameterList(torch.empty(n, H) for n in table.shape)
+        self.output_vectors = nn.ParameterList(torch.empty(n, H) for n in table.shape if not config.tied)
+        self.projection = nn.Linear(H, D, bias=False) if config.tied and D != H else nn.Identity()
         self.output_bias = nn.ParameterList(torch.empty(n) for n in table.shape if config.output_bias)
         self.reset()
 
@@ -55,17 +59,48 @@ class LightRNN(RecurrentModel):
     def table(self) -> WordTable:
         return WordTable(self.codes.cpu().numpy().astype(np.int64), self.shape)
 
+    def scoring_vectors(self, component: int) -> Tensor:
+        """y^r or y^c: (n_s, H), or where they are tied (n_s, D)."""
+        if not self.config.tied:
+            found: Tensor = self.output_vectors[component]
+            return found
+        return self.input_vectors.weight.narrow(0, self.offsets[component], self.shape[component])
+
+    def code_log_probs(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Equation (3) code by code: codes (B, K+S), the K before and the S to score → (B, S, 1), and the state.
+
+        After a state only the last of the K is fed, since the others are in it; without one, all but the -1 in front,
+        of which every track has as many.
+        """
+        hidden, state = self.hidden_states(codes, state)  # (B, S, H)
+        features = self.projection(hidden).flatten(0, 1)
+        targets = codes[:, self.components :].flatten()  # (B·S,)
+        found = features.new_zeros(len(features))
+        for s, (first, n) in enumerate(zip(self.offsets, self.shape, strict=True)):
+            where = ((targets >= first) & (targets < first + n)).nonzero().squeeze(1)
+            scores = self.scores(s, features[where], self._prefixes(codes, where, s))  # (positions, n_s)
+            picked = -F.cross_entropy(scores, targets[where] - first, reduction="none")
+            found = found.index_copy(0, where, picked.to(found.dtype))
+        return found.view(len(codes), -1, 1), state
+
     def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Equation (3) word by word: see LanguageModel. Part s is log P of component s given the ones before it."""
-        codes = self.codes[words]  # (B, T+1, K)
-        hidden, state = self.hidden_states(codes, state)  # (B, T, K, H)
-        targets = codes[:, 1:].long()  # (B, T, K)
-        parts = []
-        for s in range(self.components):
-            scores = self.scores(s, hidden[:, :, s], targets[..., :s])  # (B, T, n_s)
-            picked = -F.cross_entropy(scores.flatten(0, 1), targets[..., s].flatten(), reduction="none")
-            parts.append(picked.view(words.shape[0], -1))
-        return torch.stack(parts, dim=-1), state
+        """The same in whole words: see LanguageModel. Part s is log P of component s given the ones before it, 0 for a
+        word without. Words of unlike length are read track by track."""
+        if self.alone and len(words) > 1:
+            befores = [None if state is None else select_state(state, slice(b, b + 1)) for b in range(len(words))]
+            tracks = [self.log_probs(words[b : b + 1], before) for b, before in enumerate(befores)]
+            parts, states = zip(*tracks, strict=True)
+            return torch.cat(parts), tuple(torch.cat(tensors, dim=1) for tensors in zip(*states, strict=True))
+        K = self.components
+        assert self.spelling.codes is not None
+        spelled = torch.from_numpy(self.spelling.codes).to(words.device)[words]  # (B, T+1, K)
+        front = spelled[:, 0].sort(dim=1, stable=True).values if self.alone else spelled[:, 0]
+        there = spelled[:, 1:] >= 0
+        following = spelled[:, 1:][there].view(len(words), -1)
+        log_probs, state = self.code_log_probs(torch.cat([front, following], dim=1), state)
+        found = log_probs.new_zeros(len(words), words.shape[1] - 1, K)
+        found[there] = log_probs.flatten()
+        return found, state
 
     def predictor(self) -> CodePredictor:
         weights = {name: tensor.cpu().numpy() for name, tensor in self.state_dict().items()}
@@ -73,42 +108,55 @@ class LightRNN(RecurrentModel):
 
     @torch.inference_mode()
     def word_vectors(self) -> Tensor:
-        """(V, H): the state that each word leaves when it is read alone.
+        """(V, H): the state that each word leaves when it is read by itself.
 
         Row and column vectors side by side would say little: what a column means depends on the row, and it is the
         recurrence that puts the two together.
         """
-        blocks = torch.split(self.codes + self.offsets, 1 << 14)
-        return torch.cat([self.read(block)[0][:, -1] for block in blocks])
+        assert self.spelling.codes is not None
+        spelled = torch.from_numpy(self.spelling.codes).to(self.codes.device)
+        vectors = self.input_vectors.weight.new_empty(len(spelled), self.config.hidden_size)
+        for length in (1, self.components):
+            words = ((spelled >= 0).sum(dim=1) == length).nonzero().squeeze(1)
+            for block in torch.split(words, 1 << 14):
+                if len(block):
+                    vectors[block] = self.read(spelled[block, :length])[0][:, -1]
+        return vectors
 
     def hidden_states(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Equation (1): codes (B, T+1, K) → the states that score the components of words 1 … T, (B, T, K, H).
-
-        Of word 0 only the last code is fed after a state, in which its others are; without one, all of them.
-        """
+        """Equation (1): codes (B, K+S) → the states that score the last S of them, (B, S, H)."""
         before = self.components - 1
-        stacked = (codes + self.offsets).flatten(1)[:, :-1]  # (B, (T+1)·K - 1)
         if state is None:
-            outputs, state = self.read(stacked)
-            outputs = outputs[:, before:]
-        else:
-            outputs, state = self.read(stacked[:, before:], state)  # (B, T·K)
-        return outputs.reshape(len(outputs), -1, self.components, outputs.shape[-1]), state
+            missing = int((codes[0, : self.components] < 0).sum())
+            outputs, state = self.read(codes[:, missing:-1])
+            return outputs[:, before - missing :], state
+        return self.read(codes[:, before:-1], state)
 
     def read(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Feed stacked codes (B, S), i.e. indices of input_vectors; returns the outputs (B, S, H) and the state."""
+        """Feed codes (B, S); returns the outputs (B, S, H) and the state."""
         return self.recur(self.input_vectors(codes), state)
 
-    def scores(self, component: int, hidden: Tensor, prefix: Tensor) -> Tensor:
-        """Scores before the softmax of equation (2): hidden (…, H), prefix (…, component) → (…, n_component).
+    def scores(self, component: int, features: Tensor, prefix: Tensor | None) -> Tensor:
+        """Scores before the softmax of equation (2): projected states (P, H or D) → (P, n_component).
 
-        prefix holds the components before this one; where they are the last place's, missing places get -inf.
+        prefix (P, component) holds the codes before this one, if it matters: where they are the last place's, missing
+        places get -inf.
         """
         bias = self.output_bias[component] if self.config.output_bias else None
-        scores = F.linear(hidden, self.output_vectors[component], bias)
-        last = self.last_place[component]
-        if self.is_full or last == self.shape[component] - 1:
+        scores = F.linear(features, self.scoring_vectors(component), bias)
+        if prefix is None:
             return scores
-        on_edge = (prefix == prefix.new_tensor(self.last_place[:component])).all(dim=-1)  # (…)
-        missing = torch.arange(self.shape[component], device=scores.device) > last  # (n_s)
+        last = [first + code for first, code in zip(self.offsets, self.last_place, strict=True)]
+        on_edge = (prefix == prefix.new_tensor(last[:component])).all(dim=-1)  # (P,)
+        missing = torch.arange(self.shape[component], device=scores.device) > self.last_place[component]  # (n_s)
         return scores.masked_fill(on_edge.unsqueeze(-1) & missing, -torch.inf)
+
+    def _prefixes(self, codes: Tensor, where: Tensor, component: int) -> Tensor | None:
+        """(P, component): the codes before some of those to score, given by their flat positions; None: all values of
+        this component exist whatever was before."""
+        if self.is_full or self.last_place[component] == self.shape[component] - 1:
+            return None
+        length = codes.shape[1] - self.components
+        tracks, steps = where // max(length, 1), where % max(length, 1) + self.components
+        before = torch.arange(component, 0, -1, device=codes.device)
+        return codes[tracks[:, None], steps[:, None] - before]

@@ -103,16 +103,20 @@ class CodePredictor:
             return [weights[f"recurrence.{name}_l{index}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
 
         self._table = table
-        self._steps = Steps(
-            CELLS[config.cell],
-            [layer(index) for index in range(config.layers)],
-            weights["input_vectors.weight"],
-        )
+        vectors = weights["input_vectors.weight"]
+        self._steps = Steps(CELLS[config.cell], [layer(index) for index in range(config.layers)], vectors)
         self.start = self._steps.start
-        self._vectors = [weights[f"output_vectors.{s}"].T for s in range(table.components)]  # (H, n_s)
+        self._offsets = [sum(table.shape[:s]) for s in range(table.components)]
+        tied = [vectors[first : first + n] for first, n in zip(self._offsets, table.shape, strict=True)]
+        outputs = tied if config.tied else [weights[f"output_vectors.{s}"] for s in range(table.components)]
+        self._vectors = [vectors.T for vectors in outputs]  # (H or D, n_s)
+        self._projection = weights["projection.weight"].T if "projection.weight" in weights else None  # (H, D)
         self._biases = [weights.get(f"output_bias.{s}", np.float32(0)) for s in range(table.components)]
-        self._offsets = np.concatenate([[0], np.cumsum(table.shape)[:-1]])
-        self._stacked = table.codes + self._offsets  # (V, K): indices of input_vectors
+
+    def _codes(self, word: int) -> Numbers:
+        """The codes of a word, numbers of input vectors."""
+        codes: Numbers = self._table.spelling.codes[word]  # type: ignore[index]
+        return codes[codes >= 0]
 
     @cached_property
     def _word_of_place(self) -> Numbers:
@@ -121,48 +125,52 @@ class CodePredictor:
     def fresh_state(self, word: int) -> Arrays:
         """All codes of the word but the last are read, from nothing."""
         state = self._steps.start
-        for code in self._stacked[word, :-1]:
+        for code in self._codes(word)[:-1]:
             _, state = self._steps(code[None], state)
         return state
 
     def word(self, last_word: int, state: Arrays, word: int) -> tuple[float, Arrays]:
-        """K steps and K softmaxes."""
-        codes = self._table.codes[word]  # (K,)
-        feeds = [self._stacked[last_word, -1], *self._stacked[word, :-1]]
+        """A step and a softmax for each of its codes."""
+        codes, place = self._codes(word), self._table.codes[word]
+        feeds = [self._codes(last_word)[-1], *codes[:-1]]
         total = 0.0
-        for s, (feed, code) in enumerate(zip(feeds, codes, strict=True)):
+        for s, feed in enumerate(feeds):
             outputs, state = self._steps(feed[None], state)
-            total += float(self._log_probs(s, outputs, codes[None, :s])[0, code])
+            total += float(self._log_probs(s, outputs, place[None, :s])[0, place[s]])
         return total, state
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
         """One batched step a component."""
-        prefixes = self._root(last_word, state)
-        for s in range(self._table.components):
+        alone, prefixes = self._rows(last_word, state)
+        for s in range(1, self._table.components):
             prefixes = self._open(s, prefixes)
-        return prefixes.log_probs[self._table.places].astype(np.float64)
+        return np.concatenate([alone, prefixes.log_probs])[self._table.places].astype(np.float64)
 
     def likeliest(
         self, last_word: int, state: Arrays, count: int, allowed: NDArray[np.bool_] | None = None
     ) -> Likeliest:
-        """A word is never likelier than its row: P(w) = P_r(row) · P_c(column | row) ≤ P_r(row). So rows are opened in
-        falling order of P_r, and no more once P_r is not above the least of the best words found. The same for K > 2,
-        one component after the other.
+        """A word is never likelier than its row: P(w) = P_r(row) · P_c(column | row) ≤ P_r(row), and one that stands
+        alone is as likely as its row. So shared rows are opened in falling order of P_r, and no more once P_r is not
+        above the least of the best words found. The same for K > 2, one component after the other.
         """
         count = min(count, len(self._table))
         masks = self._allowed_prefixes(allowed)
-        best_places, best = np.zeros(0, np.int64), np.zeros(0, np.float32)
-        opened = 0
+        best, prefixes = self._rows(last_word, state)
+        if allowed is not None:
+            best[~allowed[self._word_of_place[: len(best)]]] = -np.inf
+        best_places = _top(best, count)
+        best, opened = best[best_places], 0
 
         def search(s: int, prefixes: "_Prefixes") -> None:
             """Open prefixes with s components, likeliest first."""
             nonlocal best_places, best, opened
-            if masks is not None and s:
+            if masks is not None:
                 prefixes.log_probs[~masks[s - 1][prefixes.places]] = -np.inf
             if s == self._table.components:
                 found = np.concatenate([best, prefixes.log_probs])
                 top = _top(found, count)
-                best, best_places = found[top], np.concatenate([best_places, prefixes.places])[top]
+                best_places = np.concatenate([best_places, prefixes.places + self._table.alone])[top]
+                best = found[top]
                 return
             order = np.argsort(-prefixes.log_probs, kind="stable")
             begin, chunk = 0, FIRST_CHUNK
@@ -172,29 +180,34 @@ class CodePredictor:
                     some = some[prefixes.log_probs[some] > best[-1]]
                     if len(some) == 0:
                         return
-                opened += len(some) if s else 0
+                opened += len(some)
                 search(s + 1, self._open(s, prefixes.select(some)))
                 begin, chunk = begin + chunk, min(2 * chunk, LAST_CHUNK)
 
-        search(0, self._root(last_word, state))
+        search(1, prefixes)
         some = best > -np.inf
         return Likeliest(self._word_of_place[best_places[some]], best[some].astype(np.float64), opened)
 
     def draw(self, last_word: int, state: Arrays, temperature: float, random: np.random.Generator) -> int:
         """One draw a component, no distribution over words. Temperature 0 takes the likeliest each time, the paper's
         greedy row, then column."""
-        feed = self._stacked[last_word, -1]
+        feed = self._codes(last_word)[-1]
         place: list[int] = []
         for s in range(self._table.components):
             outputs, state = self._steps(feed[None], state)
             scores = self._log_probs(s, outputs, np.array([place], np.int64))[0]  # (n_s,)
             place.append(draw_from(scores, temperature, random))
-            feed = self._offsets[s] + place[-1]
-        return int(self._word_of_place[np.ravel_multi_index(place, self._table.shape)])
+            if place[0] < self._table.alone:
+                return int(self._word_of_place[place[0]])
+            feed = np.int64(self._offsets[s] + place[-1])
+        shared = self._table.shared.shape
+        number = np.ravel_multi_index([place[0] - self._table.alone, *place[1:]], shared)
+        return int(self._word_of_place[self._table.alone + number])
 
     def _log_probs(self, component: int, hidden: Array, prefix: Numbers) -> Array:
         """Equation (2): hidden (P, H), prefix (P, component) → (P, n_component); see LightRNN.scores."""
-        scores: Array = hidden @ self._vectors[component] + self._biases[component]
+        features = hidden if self._projection is None else hidden @ self._projection
+        scores: Array = features @ self._vectors[component] + self._biases[component]
         last = self._table.last_place
         if not self._table.is_full and last[component] < self._table.shape[component] - 1:
             on_edge = (prefix == np.array(last[:component], np.int64)).all(axis=-1)  # (P,)
@@ -204,18 +217,25 @@ class CodePredictor:
         scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
         return scores
 
-    def _root(self, last_word: int, state: Arrays) -> "_Prefixes":
-        none = np.zeros(1, np.int64)
-        return _Prefixes(none, none.astype(np.float32), self._stacked[last_word, -1:], state, none)
+    def _rows(self, last_word: int, state: Arrays) -> tuple[Array, "_Prefixes"]:
+        """The log-probabilities of the words that stand alone, row by row, and of the rows that are shared."""
+        outputs, after = self._steps(self._codes(last_word)[-1:], state)  # (1, H)
+        log_probs = self._log_probs(0, outputs, np.zeros((1, 0), np.int64))[0]  # (n_1,)
+        alone = self._table.alone
+        rows = np.arange(alone, len(log_probs))
+        return log_probs[:alone], _Prefixes(rows - alone, log_probs[alone:], rows, after, np.zeros(len(rows), np.int64))
 
     def _open(self, s: int, prefixes: "_Prefixes") -> "_Prefixes":
         """All extensions of some prefixes with s components by component s, those that exist, in order."""
-        state, shape, places = prefixes.state, self._table.shape, prefixes.places
+        table = self._table.shared
+        state, shape, places = prefixes.state, table.shape, prefixes.places
+        if len(places) == 0:
+            return prefixes
         if state[0].shape[1] > 1:
             state = tuple(array[:, prefixes.tracks] for array in state)
         outputs, after = self._steps(prefixes.feed, state)  # (P, H)
         digits = [places // prod(shape[i + 1 : s]) % shape[i] for i in range(s)]
-        codes = np.stack(digits, axis=1) if s else np.zeros((1, 0), np.int64)  # (P, s)
+        codes = np.stack([digits[0] + self._table.alone, *digits[1:]], axis=1)  # (P, s)
         log_probs = self._log_probs(s, outputs, codes) + prefixes.log_probs[:, None]  # (P, n_s)
         values = np.arange(shape[s])
         extended = _Prefixes(
@@ -225,20 +245,22 @@ class CodePredictor:
             after,
             np.repeat(np.arange(len(places)), shape[s]),
         )
-        existing = -(-len(self._table) // prod(shape[s + 1 :]))
-        if self._table.is_full or extended.places.max() < existing:
+        existing = -(-len(table) // prod(shape[s + 1 :]))
+        if table.is_full or extended.places.max() < existing:
             return extended
         return extended.select(np.flatnonzero(extended.places < existing))
 
     def _allowed_prefixes(self, allowed: NDArray[np.bool_] | None) -> list[NDArray[np.bool_]] | None:
-        """For every component s, whether a prefix with s+1 components leads to an allowed word."""
+        """For every component s, whether a prefix with s+1 components, on the table that is shared, leads to an allowed
+        word."""
         if allowed is None:
             return None
-        places = np.flatnonzero(allowed[self._word_of_place])
+        table = self._table.shared
+        places = np.flatnonzero(allowed[self._word_of_place[self._table.alone :]])
         masks = []
-        for s in range(self._table.components):
-            below = prod(self._table.shape[s + 1 :])
-            mask = np.zeros(-(-len(allowed) // below), bool)
+        for s in range(table.components):
+            below = max(prod(table.shape[s + 1 :]), 1)
+            mask = np.zeros(-(-len(table) // below), bool)
             mask[places // below] = True
             masks.append(mask)
         return masks
@@ -252,7 +274,9 @@ def _expected(config: ModelConfig, table: WordTable) -> dict[str, NDArray[Any]]:
         shapes[f"recurrence.weight_ih_l{layer}"] = (G * H, H if layer else D)
         shapes[f"recurrence.weight_hh_l{layer}"] = (G * H, H)
         shapes |= {f"recurrence.bias_{side}_l{layer}": (G * H,) for side in ("ih", "hh")}
-    shapes |= {f"output_vectors.{s}": (n, H) for s, n in enumerate(table.shape)}
+    shapes |= {f"output_vectors.{s}": (n, H) for s, n in enumerate(table.shape) if not config.tied}
+    if config.tied and D != H:
+        shapes["projection.weight"] = (D, H)
     shapes |= {f"output_bias.{s}": (n,) for s, n in enumerate(table.shape) if config.output_bias}
     like: dict[str, NDArray[Any]] = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
     return like | {"codes": table.codes.astype(np.int32)}

@@ -10,12 +10,16 @@ BYTES = 4  # of a float32
 
 
 def vectors_and_recurrence(config: ModelConfig, vectors: int) -> dict[str, int]:
-    """Parameters by part of a network with so many input vectors and as many output vectors."""
+    """Parameters by part of a network with so many input vectors and as many output vectors.
+
+    Tied output vectors are the input's; what they add then is biases and a projection, if any.
+    """
     n, m, gates = config.input_size, config.hidden_size, CELLS[config.cell].gates
     layers = [gates * m * ((n if layer == 0 else m) + m + 2) for layer in range(config.layers)]  # W, U and two biases
+    outputs = vectors * m if not config.tied else m * n if m != n else 0
     return {
         "input vectors": vectors * n,
-        "output vectors": vectors * m + (vectors if config.output_bias else 0),
+        "output vectors": outputs + (vectors if config.output_bias else 0),
         "recurrence": sum(layers),
     }
 

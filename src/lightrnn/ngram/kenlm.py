@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids
 from .arpa import RULES, UNK, arpa_words
 from .model import NEVER, Floats
 

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from ..errors import LightRNNError
 from ..runtime import Progress, silent
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids
 from .model import NEVER, Floats, Level, NGram, Places, start_and_size
 
 FALLBACK = (0.5, 1.0, 1.5)

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]  # of n-grams at their order; -1: not there

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..runtime import Progress, silent
+from ..text.spelling import Ids
 from ..text.vocabulary import frequency_ranks
-from ..text.windows import Ids
 
 CONTEXTS = 2000
 DIMENSIONS = 100

@@ -56,6 +56,8 @@ def cluster(
     """
     random = np.random.default_rng(seed)
     allocation = Allocation(len(vectors), shape)
+    if len(vectors) == 0:
+        return allocation.table()
     residuals = vectors.astype(np.float32, copy=True)
     probability = weights / weights.sum()
     for component, n in enumerate(shape):

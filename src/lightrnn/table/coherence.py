@@ -6,7 +6,7 @@ Shapes: V words, C contexts, R rows.
 import numpy as np
 from numpy.typing import NDArray
 
-from ..text.windows import Ids
+from ..text.spelling import Ids
 from .bigrams import neighbour_counts, positive_pmi
 from .word_table import WordTable
 

@@ -5,6 +5,9 @@ Shapes: V vocabulary, K components; codes[V, K], shape = (n_1 … n_K). For K = 
 The places that exist are the first V of the n_1 × … × n_K in lexicographic order, so for K = 2 only the last row
 can be short. A table is a bijection between words and existing places. Written out: component s of a place is free up
 to n_s - 1, except where components 1 … s-1 equal those of the last place; there it ends at that place's component s.
+
+N words may stand alone, each in a row of its own: rows 0 … N-1, with no further component (-1). What was said above
+then holds for the other words, which share the rows from N on; their table, counted from row N, is `shared`.
 """
 
 import hashlib
@@ -18,18 +21,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
+from ..text.spelling import Spelling
 from ..text.vocabulary import Vocabulary
 
 HEADER = "# lightrnn table, shape "
 COMPONENTS = (2, 8)  # least and most
 
 
-def table_shape(vocabulary_size: int, components: int = 2, rows: int = 0) -> tuple[int, ...]:
+def table_shape(vocabulary_size: int, components: int = 2, rows: int = 0, alone: int = 0) -> tuple[int, ...]:
     """The most even (n_1 … n_K) with room for V words: n_K = ceil(V^(1/K)), the rest the same way for ceil(V / n_K).
 
     For K = 2 that is C = ceil(√V) columns and R = ceil(V / C) rows. With `rows`, n_1 is that many, or as many fewer as
-    leave the others unchanged: C = ceil(V / rows), R = ceil(V / C).
+    leave the others unchanged: C = ceil(V / rows), R = ceil(V / C). Words that stand alone add a row each; where all of
+    them do, the other components have no values.
     """
+    if alone >= vocabulary_size:
+        return (vocabulary_size, *(0 for _ in range(components - 1)))
+    if alone:
+        shared = table_shape(vocabulary_size - alone, components, rows)
+        return (alone + shared[0], *shared[1:])
     if rows:
         rest = table_shape(-(-vocabulary_size // rows), components - 1)
         return (-(-vocabulary_size // prod(rest)), *rest)
@@ -46,9 +56,22 @@ def component_names(components: int) -> tuple[str, ...]:
     return ("row", "column") if components == 2 else tuple(f"component{s}" for s in range(1, components + 1))
 
 
+def _codes(places: NDArray[np.int64], shape: tuple[int, ...], alone: int) -> NDArray[np.int64]:
+    """The codes (P, K) of places, given by their numbers (P,)."""
+    codes = np.full((len(places), len(shape)), -1, np.int64)
+    codes[:, 0] = places
+    sharing = places >= alone
+    if sharing.any():
+        shared = (shape[0] - alone, *shape[1:])
+        codes[sharing] = np.stack(np.unravel_index(places[sharing] - alone, shared), axis=1)
+        codes[sharing, 0] += alone
+    return codes
+
+
 @dataclass(frozen=True)
 class WordTable:
-    """codes: int64[V, K], the place of each word; shape: the number of values of each component."""
+    """codes: int64[V, K], the place of each word, -1 after the row of one that stands alone; shape: the number of
+    values of each component."""
 
     codes: NDArray[np.int64]
     shape: tuple[int, ...]
@@ -57,33 +80,55 @@ class WordTable:
         size, components = self.codes.shape
         if components != len(self.shape):
             raise LightRNNError(f"a table of shape {self.shape} needs {len(self.shape)} codes a word, got {components}")
-        sides = all(1 <= side <= size for side in self.shape) and prod(self.shape) < 2**62
-        if not sides or not prod(self.shape[1:]) * (self.shape[0] - 1) < size <= prod(self.shape):
+        if not self._fits:
             raise LightRNNError(
-                f"a table of shape {self.shape} cannot be for {size:,} words: they must fill all but the end of it"
+                f"a table of shape {self.shape} cannot be for {self._described}: they must fill all but the end of it"
             )
-        outside = ((self.codes < 0) | (self.codes >= np.array(self.shape))).any(axis=1)
-        if outside.any():
-            word = int(np.flatnonzero(outside)[0])
+        inside = (self.codes >= self._first) & (self.codes < np.array(self.shape))
+        alone = (self.codes[:, 0] >= 0) & (self.codes[:, 0] < self.alone) & (self.codes[:, 1:] == -1).all(axis=1)
+        wrong = ~np.where(self.codes[:, 1] < 0, alone, inside.all(axis=1))
+        if wrong.any():
+            word = int(np.flatnonzero(wrong)[0])
             raise LightRNNError(f"word {word} has place {self.codes[word].tolist()}, outside a {self.shape} table")
         counts = np.bincount(np.minimum(self.places, size), minlength=size)[:size]
         if (counts != 1).any():
-            empty = np.unravel_index(int(np.flatnonzero(counts != 1)[0]), self.shape)
+            empty = _codes(np.flatnonzero(counts != 1)[:1], self.shape, self.alone)[0]
             raise LightRNNError(
-                f"the table is no bijection: place {tuple(map(int, empty))} holds "
+                f"the table is no bijection: place {tuple(code for code in empty.tolist() if code >= 0)} holds "
                 f"{counts[counts != 1][0]} words, and each of the first {size:,} places must hold one"
             )
 
     @classmethod
-    def from_places(cls, places: NDArray[np.int64], shape: tuple[int, ...]) -> "WordTable":
+    def from_places(cls, places: NDArray[np.int64], shape: tuple[int, ...], alone: int = 0) -> "WordTable":
         """The table that puts word w into place number places[w] of the lexicographic order."""
-        return cls(np.stack(np.unravel_index(places, shape), axis=1).astype(np.int64), shape)
+        return cls(_codes(places, shape, alone), shape)
 
     @classmethod
-    def random(cls, vocabulary_size: int, components: int = 2, rows: int = 0, *, seed: int) -> "WordTable":
-        """The paper's start: words allocated to places at random."""
-        places = np.random.default_rng(seed).permutation(vocabulary_size)
-        return cls.from_places(places, table_shape(vocabulary_size, components, rows))
+    def random(
+        cls,
+        vocabulary_size: int,
+        components: int = 2,
+        rows: int = 0,
+        *,
+        seed: int,
+        alone: NDArray[np.int64] | None = None,
+    ) -> "WordTable":
+        """The paper's start: words allocated to places at random; but for those that stand alone, if any."""
+        number = 0 if alone is None else len(alone)
+        places = np.random.default_rng(seed).permutation(vocabulary_size - number)
+        shared = cls.from_places(places, table_shape(vocabulary_size - number, components, rows))
+        return shared if alone is None else cls.with_alone(alone, shared)
+
+    @classmethod
+    def with_alone(cls, alone: NDArray[np.int64], shared: "WordTable") -> "WordTable":
+        """Some words in rows of their own, in this order, and all others, in order, on a table that they share."""
+        size = len(alone) + len(shared)
+        codes = np.full((size, shared.components), -1, np.int64)
+        codes[alone, 0] = np.arange(len(alone))
+        sharing = np.setdiff1d(np.arange(size), alone)
+        codes[sharing] = shared.codes
+        codes[sharing, 0] += len(alone)
+        return cls(codes, (len(alone) + shared.shape[0], *shared.shape[1:]))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -92,16 +137,65 @@ class WordTable:
     def components(self) -> int:
         return len(self.shape)
 
+    @cached_property
+    def alone(self) -> int:
+        """N: how many words stand alone, in rows 0 … N-1."""
+        return int((self.codes[:, 1] < 0).sum())
+
+    @cached_property
+    def sharing(self) -> NDArray[np.int64]:
+        """(V-N,): the words that share rows."""
+        return np.flatnonzero(self.codes[:, 1] >= 0)
+
+    @cached_property
+    def shared(self) -> "WordTable":
+        """The table of the words that share, which are numbered as in `sharing`."""
+        if not self.alone:
+            return self
+        shape = (self.shape[0] - self.alone, *self.shape[1:])
+        return WordTable(self.codes[self.sharing] - self._first, shape)
+
+    def with_shared(self, shared: "WordTable") -> "WordTable":
+        """The words that share on another table; those that stand alone as they are."""
+        codes = self.codes.copy()
+        codes[self.sharing] = shared.codes + self._first
+        return WordTable(codes, self.shape)
+
+    @property
+    def _first(self) -> NDArray[np.int64]:
+        """(K,): the codes of the first place that words share."""
+        return np.array([self.alone, *(0 for _ in self.shape[1:])])
+
+    @property
+    def _fits(self) -> bool:
+        """Whether its shape is one for so many words."""
+        sharing, rows, rest = len(self) - self.alone, self.shape[0] - self.alone, self.shape[1:]
+        if not sharing:
+            return rows == 0 and not any(rest)
+        sides = all(1 <= side <= sharing for side in (rows, *rest)) and prod(rest) * rows < 2**62
+        return sides and prod(rest) * (rows - 1) < sharing <= prod(rest) * rows
+
+    @property
+    def _described(self) -> str:
+        return f"{len(self):,} words" + (f", {self.alone:,} of them alone" if self.alone else "")
+
     @property
     def is_full(self) -> bool:
         """Whether every place of its shape exists, so that no softmax needs a mask."""
-        return prod(self.shape) == len(self)
+        return prod(self.shape[1:]) * (self.shape[0] - self.alone) == len(self) - self.alone
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """What a LightRNN reads: the components of all words numbered through, those of the first component first."""
+        offsets = np.cumsum([0, *self.shape[:-1]])
+        return Spelling(np.where(self.codes >= 0, self.codes + offsets, -1), self.shape[0])
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
-        """[V]: the number of each word's place in lexicographic order."""
+        """[V]: the number of each word's place in lexicographic order, rows of single words first."""
         radix = np.array([prod(self.shape[s + 1 :]) for s in range(self.components)])
-        return np.asarray(self.codes @ radix, np.int64)
+        shared = (self.codes - self._first) @ radix + self.alone
+        return np.asarray(np.where(self.codes[:, 1] < 0, self.codes[:, 0], shared), np.int64)
 
     @cached_property
     def words(self) -> NDArray[np.int64]:
@@ -111,15 +205,19 @@ class WordTable:
     @property
     def last_place(self) -> tuple[int, ...]:
         """The codes of the last place that exists."""
-        return tuple(int(code) for code in np.unravel_index(len(self) - 1, self.shape))
+        return tuple(int(code) for code in _codes(np.array([len(self) - 1]), self.shape, self.alone)[0])
 
     def write(self, file: IO[bytes], vocabulary: Vocabulary) -> None:
-        """Text to read and edit: the shape, a heading, then word, tab, codes, in vocabulary order."""
+        """Text to read and edit: the shape, a heading, then word, tab, codes, in vocabulary order.
+
+        A word that stands alone has its row and no more.
+        """
         lines = [
-            HEADER + "x".join(map(str, self.shape)),
+            HEADER + "x".join(map(str, self.shape)) + (f", {self.alone} alone" if self.alone else ""),
             "\t".join(("word", *component_names(self.components))),
         ]
-        lines += ["\t".join((w, *map(str, c))) for w, c in zip(vocabulary.words, self.codes.tolist(), strict=True)]
+        for word, codes in zip(vocabulary.words, self.codes.tolist(), strict=True):
+            lines.append("\t".join((word, *(str(code) for code in codes if code >= 0))))
         file.write(("\n".join(lines) + "\n").encode())
 
     @property
@@ -144,7 +242,9 @@ class WordTable:
         if not lines[0].startswith(HEADER):
             raise LightRNNError(f"{path} is no word table: its first line must begin {HEADER.strip()!r}")
         try:
-            shape = tuple(int(n) for n in lines[0].removeprefix(HEADER).split("x"))
+            sides, _, alone = lines[0].removeprefix(HEADER).removesuffix(" alone").partition(", ")
+            shape = tuple(int(n) for n in sides.split("x"))
+            lengths = {len(shape), 1} if int(alone or 0) else {len(shape)}
             if not COMPONENTS[0] <= len(shape) <= COMPONENTS[1]:
                 raise ValueError
         except ValueError:
@@ -156,16 +256,19 @@ class WordTable:
                 raise LightRNNError(
                     f"{path} line {number}: {word!r} is not in the vocabulary; is it another model's table?"
                 )
-            if len(place) != len(shape) or not all(code.isdecimal() and len(code) < 19 for code in place):
+            if len(place) not in lengths or not all(code.isdecimal() and len(code) < 19 for code in place):
                 raise LightRNNError(
-                    f"{path} line {number}: expected a word and {len(shape)} numbers, got {line[:60]!r}"
+                    f"{path} line {number}: expected a word and {' or '.join(map(str, sorted(lengths)))} numbers, got "
+                    f"{line[:60]!r}"
                 )
             if codes[vocabulary.ids[word], 0] >= 0:
                 raise LightRNNError(f"{path} line {number}: {word!r} has a place already; keep one of them")
-            codes[vocabulary.ids[word]] = [int(code) for code in place]
+            codes[vocabulary.ids[word], : len(place)] = [int(code) for code in place]
         missing = np.flatnonzero(codes[:, 0] < 0)
         if missing.size:
             raise LightRNNError(
                 f"{path} has no place for {vocabulary.words[missing[0]]!r}; is it another model's table?"
             )
+        if (found := int((codes[:, 1] < 0).sum())) != int(alone or 0):
+            raise LightRNNError(f"{path} has {found:,} words that stand alone where its first line says {alone or 0}")
         return cls(codes, shape)

@@ -12,6 +12,7 @@ from ..registry import CELLS, KINDS, REFINEMENTS
 from ..table.word_table import WordTable
 from ..text.corpus import Corpus
 from ..text.vocabulary import Vocabulary
+from .starts import words_alone
 
 Init = tuple[RecurrentModel, Vocabulary]  # a model to go on from, as load_model gives it
 
@@ -24,7 +25,7 @@ def fitted(
     init: Init | None = None,
     chosen: Mapping[str, Any] | None = None,
 ) -> Recipe:
-    """The recipe of a run that starts from a given table, or goes on from a model.
+    """The recipe of a run on this corpus, which may start from a given table, or go on from a model.
 
     `chosen` are the fields that a person asked for; the others give way, and a given table stays as it is unless a
     refinement was asked for. Without `chosen` the whole recipe was. Refused are a table for a model that has none, a
@@ -43,6 +44,9 @@ def fitted(
                 f"{corpus.path} has another vocabulary or other text rules than the --init model; train from the text "
                 "itself, or prepare it with --vocab MODEL"
             )
+    if kind_of(recipe.model).has_table:
+        alone = len(words_alone(corpus.vocabulary.counts, recipe.model.alone))
+        recipe = replace(recipe, model=replace(recipe.model, alone=alone))
     if (table or init) and chosen is not None and recipe.bootstrap.refinements and "refine" not in asked:
         recipe = recipe.override({"refine": "none"})
     _refuse_idle(asked, recipe, "--table" if table is not None else "--init" if init is not None else "")
@@ -56,7 +60,7 @@ def _with_table(recipe: Recipe, table: WordTable, chosen: Mapping[str, Any] | No
     if not kind.has_table:
         kinds = " and ".join(kind for kind in KINDS if KINDS[kind].has_table)
         raise LightRNNError(f"--table is for --model {kinds}, got it with --model {recipe.model.model}; leave it out")
-    shape = {"components": table.components, "rows": table.shape[0]}
+    shape = {"components": table.components, "alone": table.alone, "rows": table.shared.shape[0]}
     asked = chosen if chosen is not None else {"components": recipe.model.components}
     for name, value in shape.items():
         if asked.get(name, value) != value:

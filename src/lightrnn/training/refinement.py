@@ -4,7 +4,7 @@ Shapes: V words, H hidden, K components, n_s values of component s.
 
 `matching` is the paper's step: the vectors stay, words move to the places where their loss would be least. `cluster` is
 ours: words whose contexts the trained model sees alike get a row together, the weights start afresh on the new table.
-Each takes a model and finds a table; none trains.
+Each takes a model and finds a table; none trains. Words that stand alone stay where they are.
 """
 
 import time
@@ -23,14 +23,15 @@ from ..table.bigrams import shrink
 from ..table.clustering import cluster, root_counts
 from ..table.matching import Matching, table_cost
 from ..table.word_table import WordTable
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids
 from .word_sums import matching_costs, mean_states, word_sums
 
 
 @dataclass(frozen=True)
 class NextTable:
-    """What a refinement found. Costs are in nats a token above every word's own least; None where it knows none.
+    """What a refinement found. Costs are in nats a token of the words that share rows, above every word's own least;
+    None where it knows none.
 
     moved: words whose place changed; moved_tokens: the share of the training tokens that they carry.
     """
@@ -92,7 +93,9 @@ def _cluster(
 ) -> NextTable:
     sums = word_sums(model, ids, vocabulary, components=1, progress=progress)
     states = shrink(mean_states(sums), sums.counts)
-    return NextTable(cluster(states, root_counts(sums.counts), model.shape, seed=seed, progress=progress))
+    old = model.table
+    shared = cluster(states, root_counts(sums.counts), old.shared.shape, seed=seed, progress=progress)
+    return NextTable(old.with_shared(shared))
 
 
 def _matching(
@@ -100,12 +103,14 @@ def _matching(
 ) -> NextTable:
     sums = word_sums(model, ids, vocabulary, for_matching=True, progress=progress)
     costs = matching_costs(model, sums)
-    progress("matching words", 0, len(vocabulary))
-    found = cast(Matching, SOLVERS[config.solver](costs, model.table))
-    tokens = float(sums.counts.sum())
-    before = table_cost(costs, model.table) / tokens
+    old = model.table
+    progress("matching words", 0, len(old.sharing))
+    found = cast(Matching, SOLVERS[config.solver](costs, old.shared))
+    tokens = max(float(sums.counts.sum()), 1.0)
+    before = table_cost(costs, old.shared) / tokens
     bound = None if found.bound is None else found.bound / tokens
-    return NextTable(found.table, cost_before=before, cost_after=found.cost / tokens, bound=bound)
+    table = old.with_shared(found.table)
+    return NextTable(table, cost_before=before, cost_after=found.cost / tokens, bound=bound)
 
 
 NONE = None
@@ -117,19 +122,26 @@ def carried_over(model: LightRNN, table: WordTable, counts: NDArray[np.int64]) -
     """The same weights on another table of the same shape.
 
     An input vector becomes the mean of the old vectors of the words that now live there, by frequency, so that what the
-    recurrence is fed changes as little as it can; the output vectors are those the matching was made for.
+    recurrence is fed changes as little as it can; the output vectors are those the matching was made for, and so are
+    vectors that are both.
     """
     new = LightRNN(model.config, table)
     new.load_state_dict(model.state_dict() | {"codes": new.codes})
     new = new.to(model.codes.device)
-    weights = torch.from_numpy(np.maximum(counts, 1e-3)).to(model.codes.device, torch.float64)
-    old_codes, new_codes = model.codes.long() + model.offsets, new.codes.long() + new.offsets
+    if model.config.tied:
+        return new
+    old_codes, new_codes = model.spelling.codes, new.spelling.codes
+    assert old_codes is not None
+    assert new_codes is not None
     with torch.no_grad():
         old_vectors = model.input_vectors.weight
         sums = torch.zeros_like(old_vectors, dtype=torch.float64)
-        totals = torch.zeros(len(old_vectors), dtype=torch.float64, device=weights.device)
+        totals = torch.zeros(len(old_vectors), dtype=torch.float64, device=sums.device)
         for s in range(model.components):
-            sums.index_add_(0, new_codes[:, s], old_vectors[old_codes[:, s]].double() * weights[:, None])
-            totals.index_add_(0, new_codes[:, s], weights)
+            words = np.flatnonzero(new_codes[:, s] >= 0)
+            weights = torch.from_numpy(np.maximum(counts[words], 1e-3)).to(sums)
+            old, now = (torch.from_numpy(codes[words, s]).to(sums.device) for codes in (old_codes, new_codes))
+            sums.index_add_(0, now, old_vectors[old].double() * weights[:, None])
+            totals.index_add_(0, now, weights)
         new.input_vectors.weight.copy_(sums / totals[:, None])
     return new

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..config import BootstrapConfig, ModelConfig
 from ..models.kind import kind_of
@@ -16,8 +17,10 @@ from ..runtime import Progress, refuse_beyond_memory, silent
 from ..table.bigrams import bigram_vectors
 from ..table.clustering import cluster, root_counts, table_vectors
 from ..table.word_table import WordTable
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids
+
+OFTEN = 50  # occurrences
 
 
 @dataclass(frozen=True)
@@ -45,20 +48,33 @@ def choose_start(
     starts without a table.
     """
     kind = kind_of(model)
+    counts = vocabulary.counts
     shape = kind.start_shape(model, len(vocabulary))
     if shape is None:
         return None
+    alone = words_alone(counts, model.alone)
     if config.start == "random" and kind.has_table:
-        return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed))
+        return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed, alone=alone))
+    sharing = np.setdiff1d(np.arange(len(vocabulary)), alone)
+    shape = (shape[0] - len(alone), *shape[1:])
     refuse_beyond_memory(
-        f"the clustering of {len(vocabulary):,} words into a table of {' × '.join(map(str, shape))}",
-        4 * len(vocabulary) * max(shape),
+        f"the clustering of {len(sharing):,} words into a table of {' × '.join(map(str, shape))}",
+        4 * len(sharing) * max(shape),
         "use a smaller vocabulary, or --rows nearer to its root",
     )
-    vectors = bigram_vectors(ids, vocabulary.counts, words=vocabulary.words, seed=seed, progress=progress)
-    weights = root_counts(vocabulary.counts)
-    table = cluster(vectors, weights, shape, seed=seed, progress=progress)
-    return Start(table, table_vectors(vectors, weights, table) if config.start_vectors else None)
+    vectors = bigram_vectors(ids, counts, words=vocabulary.words, seed=seed, progress=progress)
+    weights = root_counts(counts)
+    table = cluster(vectors[sharing], weights[sharing], shape, seed=seed, progress=progress)
+    if not config.start_vectors:
+        return Start(WordTable.with_alone(alone, table))
+    rows, *others = table_vectors(vectors[sharing], weights[sharing], table)
+    return Start(WordTable.with_alone(alone, table), [np.concatenate([vectors[alone], rows]), *others])
+
+
+def words_alone(counts: NDArray[np.int64], setting: int | str) -> NDArray[np.int64]:
+    """The words that stand alone, the most frequent first: so many, or `auto`: those that occur often enough."""
+    number = int((counts >= OFTEN).sum()) if setting == "auto" else int(setting)
+    return np.argsort(-counts, kind="stable")[:number]
 
 
 def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], scale: float) -> None:
@@ -71,10 +87,15 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
     assert start.vectors is not None
     with torch.no_grad():
         inputs = torch.split(model.input_vectors.weight, list(model.shape))
-        for to_fill, vectors in zip((*inputs, *model.output_vectors), 2 * start.vectors, strict=True):
+        outputs: list[Tensor] = [] if model.config.tied else list(model.output_vectors)
+        for to_fill, vectors in zip((*inputs, *outputs), 2 * start.vectors, strict=False):
+            if len(to_fill) == 0:
+                continue
             centred = (vectors - vectors.mean(axis=0))[:, : to_fill.shape[1]]
             scaled = centred * (scale / max(float(centred.std()), 1e-30))
             to_fill[:, : scaled.shape[1]] = torch.from_numpy(scaled).to(to_fill)
         for bias, chosen in zip(model.output_bias, start.table.codes.T, strict=False):
-            logs = np.log(np.bincount(chosen, weights=np.maximum(counts, 0.5), minlength=len(bias)))
-            bias.copy_(torch.from_numpy(logs - logs.mean()))
+            there = chosen >= 0
+            logs = np.log(np.bincount(chosen[there], weights=np.maximum(counts, 0.5)[there], minlength=len(bias)))
+            if len(bias):
+                bias.copy_(torch.from_numpy(logs - logs.mean()))

@@ -1,6 +1,6 @@
-"""Training: truncated back-propagation through time over the windows of a token stream.
+"""Training: truncated back-propagation through time over the windows of a stream of codes.
 
-Shapes: B batch, T words.
+Shapes: B batch, S codes.
 
 The Trainer knows neither files nor screens. Its `run` is a generator that stops after every mini-batch and every
 validation; between any two of these, `tensors` and `position` say all there is to know about it, and a Trainer that is
@@ -24,8 +24,9 @@ from ..inference.evaluation import Evaluation
 from ..inference.passes import evaluate
 from ..models.base import RecurrentModel, State
 from ..models.tensors import check_finite, check_like
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids, Window, text_windows
+from ..text.windows import Window, text_windows
 from .clock import Clock
 from .row_adam import RowAdam
 
@@ -170,7 +171,8 @@ class Trainer:
 
     def _windows(self, epoch: int, skip: int) -> Iterator[Window]:
         order = np.random.default_rng([self.config.seed, epoch])
-        return text_windows(self.train, self.vocabulary, self.config.batch_size, self.config.window, order, skip)
+        shape = self.config.batch_size, self.config.window
+        return text_windows(self.train, self.vocabulary, self.model.spelling, *shape, order, skip)
 
     def _timed_batch(self, window: Window) -> Batch:
         with self.clock.on("training"):
@@ -188,15 +190,16 @@ class Trainer:
     def train_step(self, window: Window) -> float:
         """One mini-batch: forward, backward, clip, step. Returns the loss in nats, summed over the words."""
         self.model.train()
-        words = torch.from_numpy(window.words).to(self.device)
+        codes = torch.from_numpy(window.codes).to(self.device)
         before = start_state(self.model, window) if window.starts else self.carried
         with self._mixed_precision():
-            losses, state = self.model.losses(words, before)  # (B, T)
+            losses, state = self.model.losses(codes, before)  # (B, S)
         if window.mask is not None:
             losses = losses * torch.from_numpy(window.mask).to(self.device)
-        nats = losses.sum()
+        by_word = losses.view(len(codes), -1, self.model.spelling.each).sum(dim=-1)  # where all have as many codes
+        nats = by_word.sum()
         self.model.zero_grad()
-        torch.autograd.backward(nats / len(words))
+        torch.autograd.backward(nats / len(codes))
         norm = clip_gradients(self.model, self.config.clip_norm)
         if not (isfinite(nats.item()) and isfinite(norm.item())):
             raise LightRNNError(
@@ -301,7 +304,7 @@ class Trainer:
         window = next(self._windows(position["epoch"], position["batch"]), None)
         saved = tensors.get("carried.0")
         if window is not None and not window.starts:
-            tracks = len(window.words)
+            tracks = len(window.codes)
         elif saved is None:
             return ()
         else:
@@ -313,7 +316,7 @@ class Trainer:
 def start_state(model: RecurrentModel, window: Window) -> State | None:
     """What comes before a window that starts: of sentences nothing, so that the first word is read whole; of a stream's
     tracks, which begin in the middle of the text, a state in which nothing is known."""
-    return model.initial_state(len(window.words)) if window.mask is None else None
+    return model.initial_state(len(window.codes)) if window.mask is None else None
 
 
 def _optimizers(model: RecurrentModel, config: TrainingConfig) -> dict[str, torch.optim.Optimizer]:

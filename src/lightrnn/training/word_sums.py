@@ -1,6 +1,6 @@
 """Word statistics: what a trained model says of every word, summed over its occurrences in the training text.
 
-Shapes: V words, H hidden, K components, n_s values of component s, B tracks side by side.
+Shapes: W words that share rows, H hidden, D embedding, K components, n_s values of component s, B tracks side by side.
 
 The loss of putting word w into row i (the paper's step 3) is linear in the scores up to a constant of the word:
 
@@ -15,14 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..errors import LightRNNError
 from ..models.base import State
 from ..models.lightrnn import LightRNN
 from ..runtime import Progress, silent
 from ..table.allocation import Words
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import Ids, text_windows
+from ..text.windows import text_windows
 from .trainer import start_state
 
 BATCH_SIZE = 64
@@ -32,9 +34,8 @@ MEMORY = 8e9  # bytes that the sums may take
 
 @dataclass(frozen=True)
 class WordSums:
-    """counts[V]: how often each word was seen; sums[s]: of the states that scored its component s, (V, H).
-
-    Where is_scores[s], of those states' linear scores, (V, n_s), instead.
+    """Of the W words that share rows. counts[W]: how often each was seen; sums[s]: of the projected states that scored
+    its component s, (W, H or D). Where is_scores[s], of those states' linear scores, (W, n_s), instead.
     """
 
     counts: NDArray[np.int64]
@@ -57,10 +58,12 @@ def word_sums(
     A matching needs no more than scores, so for one these are summed where they are narrower than the states. Sums are
     kept in double precision where the memory allows, for the sake of very frequent words, else in single.
     """
-    size, units = len(vocabulary), model.config.hidden_size
+    table = model.table
+    size, units = len(table.sharing), model.scoring_vectors(0).shape[1]
     components = components or model.components
-    is_scores = tuple(for_matching and n < units for n in model.shape[:components])
-    widths = [n if scores else units for n, scores in zip(model.shape, is_scores, strict=False)]
+    shape = table.shared.shape[:components]
+    is_scores = tuple(for_matching and n < units for n in shape)
+    widths = [n if scores else units for n, scores in zip(shape, is_scores, strict=True)]
     needed = 4.0 * size * sum(widths)
     if needed > memory:
         raise LightRNNError(
@@ -71,36 +74,52 @@ def word_sums(
     precision = torch.float64 if 2 * needed <= memory else torch.float32
     sums = [torch.zeros(size, width, dtype=precision, device=device) for width in widths]
     counts = torch.zeros(size, dtype=torch.int64, device=device)
+    number = np.full(len(table), -1)  # of each word among those that share
+    number[table.sharing] = np.arange(size)
     was_training = model.training
     model.eval()
     state: State | None = None
     done = 0
+    read, whose = (
+        text_windows(ids, vocabulary, spelling, BATCH_SIZE, WINDOW, np.random.default_rng(0))
+        for spelling in (model.spelling, model.spelling.owners)
+    )
     with torch.inference_mode():
-        for window in text_windows(ids, vocabulary, BATCH_SIZE, WINDOW, np.random.default_rng(0)):
-            words = torch.from_numpy(window.words).to(device)
+        for window, owners in zip(read, whose, strict=True):
+            codes = torch.from_numpy(window.codes).to(device)
             if window.starts:
                 state = start_state(model, window)
-            hidden, state = model.hidden_states(model.codes[words], state)  # (B, T, K, H)
-            mask = np.ones_like(window.words[:, 1:], bool) if window.mask is None else window.mask
-            counted = torch.from_numpy(mask).to(device)
-            seen = words[:, 1:][counted]
-            counts += torch.bincount(seen, minlength=size)
+            hidden, state = model.hidden_states(codes, state)
+            features = model.projection(hidden).flatten(0, 1)  # (B·S, H or D)
+            words = number[owners.codes[:, model.components :]]
+            if window.mask is not None:
+                words[~window.mask] = -1
+            targets = window.codes[:, model.components :]
             for s in range(components):
-                states = hidden[:, :, s][counted]
-                states = states @ model.output_vectors[s].T if is_scores[s] else states
+                among = (targets >= model.offsets[s]) & (targets < model.offsets[s] + model.shape[s]) & (words >= 0)
+                seen = torch.from_numpy(words[among]).to(device)
+                states = features[torch.from_numpy(np.flatnonzero(among)).to(device)]
+                states = states @ _shared_vectors(model, s).T if is_scores[s] else states
                 sums[s].index_add_(0, seen, states.to(precision))
+                if s == 0:
+                    counts += torch.bincount(seen, minlength=size)
             done += window.tokens
             progress("reading words", done, len(ids))
     model.train(was_training)
     return WordSums(counts.cpu().numpy(), tuple(total.float().cpu().numpy() for total in sums), is_scores)
 
 
+def _shared_vectors(model: LightRNN, component: int) -> Tensor:
+    """Those of a component's values that words share: of the first, not those of words that stand alone."""
+    return model.scoring_vectors(component)[0 if component else model.alone :]
+
+
 @dataclass(frozen=True)
 class LinearCosts:
     """l(w, i) of one component, less the word's constant, computed for blocks of words on demand."""
 
-    sums: NDArray[np.float32]  # (V, H), or (V, n) of scores
-    counts: NDArray[np.int64]  # (V,)
+    sums: NDArray[np.float32]  # (W, H), or (W, n) of scores
+    counts: NDArray[np.int64]  # (W,)
     vectors: NDArray[np.float32] | None  # (n, H); None where the sums are of scores already
     bias: NDArray[np.float32]  # (n,)
 
@@ -121,8 +140,10 @@ class LinearCosts:
 
 def matching_costs(model: LightRNN, sums: WordSums) -> list[LinearCosts]:
     """The paper's l_r and l_c for every word and value, one matrix a component."""
-    vectors = [v.detach().cpu().numpy() for v in model.output_vectors]
-    biases = [b.detach().cpu().numpy() for b in model.output_bias] or [np.zeros(n, np.float32) for n in model.shape]
+    vectors = [_shared_vectors(model, s).detach().cpu().numpy() for s in range(model.components)]
+    shared = [model.alone, *(0 for _ in model.shape[1:])]
+    biases = [b.detach().cpu().numpy()[first:] for b, first in zip(model.output_bias, shared, strict=False)]
+    biases = biases or [np.zeros(len(y), np.float32) for y in vectors]
     return [
         LinearCosts(total, sums.counts, None if scores else y, bias)
         for total, scores, y, bias in zip(sums.sums, sums.is_scores, vectors, biases, strict=True)
@@ -130,5 +151,5 @@ def matching_costs(model: LightRNN, sums: WordSums) -> list[LinearCosts]:
 
 
 def mean_states(sums: WordSums) -> NDArray[np.float32]:
-    """(V, H): the mean state before each word, h^c_{t-1}: words used alike lie close together."""
+    """(W, H or D): the mean state before each word, h^c_{t-1}: words used alike lie close together."""
     return (sums.sums[0] / np.maximum(sums.counts, 1)[:, None]).astype(np.float32)
