@@ -42,7 +42,7 @@ class Output(nn.Module):
 
 
 def fill(to_fill: Tensor, vectors: Tensor, scale: float) -> None:
-    """Fill as many dimensions of (n, D) as vectors (n, d) have, with these: centred, of a standard deviation of `scale`."""
+    """Fill as many dimensions of (n, D) as vectors (n, d) have: centred, with a standard deviation of `scale`."""
     centred = (vectors - vectors.mean(dim=0))[:, : to_fill.shape[1]]
     to_fill[:, : centred.shape[1]] = centred * (scale / centred.std(correction=0).clamp(min=1e-30))
 
