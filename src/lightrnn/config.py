@@ -195,6 +195,10 @@ class BootstrapConfig(Settings):
         True,
         "a bigram start also gives the first vectors and biases; without, they are random and zero",
     )
+    bigram_vectors: bool = setting(
+        False,
+        "an opponent's vectors and biases start where its words' neighbours and frequencies say, as LightRNN's do",
+    )
     forget_bias: float = setting(
         1.0,
         "an LSTM's forget gates start with this bias, since a LightRNN forgets once a component; opponents' with 0",

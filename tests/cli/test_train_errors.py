@@ -300,6 +300,13 @@ def test_options_that_would_change_nothing(
     assert f"changes nothing with {with_what}; leave it out" in message
 
 
+def test_start_vectors_for_an_opponent_that_has_vectors(refuse: Refusal, world: World) -> None:
+    message = refuse("train", world.data, "-o", "out", "--init", world.opponent, "--bigram-vectors")
+    assert "--bigram-vectors changes nothing with --init; leave it out" in message
+    message = refuse("train", world.data, "-o", "out", "--init", world.opponent, "--tied")
+    assert "--tied is for --model " in message
+
+
 # --- models without a table
 
 MEANT_FOR = {
@@ -309,7 +316,7 @@ MEANT_FOR = {
     if (kinds := [kind for kind in KINDS if field.name in KINDS[kind].settings])
 }
 VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": "none", "rounds": 2, "round_share": 0.1}
-SWITCHES = ("output_bias", "start_vectors", "tied")
+SWITCHES = ("output_bias", "start_vectors", "tied", "bigram_vectors")
 VALUES |= {
     "alone": 5,
     "embedding_size": 9,

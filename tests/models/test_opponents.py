@@ -24,6 +24,7 @@ from lightrnn.models.outputs import (
     adaptive_shape,
     class_places,
 )
+from lightrnn.table.bigrams import bigram_vectors
 from lightrnn.table.word_table import table_shape
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.rules import TextRules
@@ -33,7 +34,7 @@ from lightrnn.training import bootstrap
 from lightrnn.training.starts import choose_start
 from lightrnn.training.trainer import Trainer, clip_gradients
 
-KINDS = ("full", "hsm", "chsm", "blackout", "adaptive")
+KINDS = ("full", "hsm", "chsm", "blackout", "adaptive", "tied full", "tied adaptive")
 FAST = Recipe(bootstrap=BootstrapConfig(refine="cluster")).override(
     {"hidden_size": 12, "batch_size": 4, "window": 10, "epochs": 3, "dropout": 0.1, "learning_rate": 0.02}
 )
@@ -47,9 +48,14 @@ def words_of(V: int) -> Vocabulary:
     return Vocabulary(["</s>", "<unk>", *words[: V - 2]], rng.integers(0, 50, size=V), TextRules())
 
 
-def make(kind: str, V: int = 23, layers: int = 1, cell: str = "lstm", **fields):
+def settings_of(kind: str, **fields) -> ModelConfig:
+    """Of one of KINDS."""
+    return ModelConfig(model=kind.removeprefix("tied "), tied=kind.startswith("tied "), **fields)
+
+
+def make(kind: str, V: int = 23, layers: int = 1, cell: str = "lstm", size: int = 5, **fields):
     torch.manual_seed(V)
-    config = ModelConfig(model=kind, layers=layers, cell=cell, hidden_size=7, embedding_size=5, dropout=0.3, **fields)
+    config = settings_of(kind, layers=layers, cell=cell, hidden_size=7, embedding_size=size, dropout=0.3, **fields)
     model = build(config, words_of(V), None, seed=3)
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, std=0.2 if kind == "chsm" and name.startswith("input.") else 0.7)
@@ -207,6 +213,74 @@ def test_adaptive_softmax_is_pytorchs_over_words_by_frequency(V: int) -> None:
     assert 0 < min(cutoffs) <= max(cutoffs) < V
 
 
+@pytest.mark.parametrize("size", [5, 7])  # 7 is that of the state, which is then not projected
+def test_tied_softmax_against_a_product_with_the_input_vectors(size: int) -> None:
+    model = make("tied full", size=size)
+    w, hidden = weights(model), torch.randn(23, 7)
+    assert ("output.projection.weight" in w) == (size == 5)
+    for word, (h, got) in enumerate(
+        zip(hidden.double().numpy(), model.output.log_probs(hidden, torch.arange(23)), strict=True)
+    ):
+        projected = w["output.projection.weight"] @ h if size == 5 else h
+        P = softmax(w["input.weight"] @ projected + w["output.bias"])
+        assert got.item() == pytest.approx(np.log(P[word]), rel=1e-4)  # float32
+
+
+@pytest.mark.parametrize("V", [3, 23, 400])
+@pytest.mark.parametrize("size", [5, 7])
+def test_tied_adaptive_softmax_against_a_loop_over_words(V: int, size: int) -> None:
+    """The vector of a word is what goes in for it; the head's entries after its words are the tails."""
+    model = make("tied adaptive", V, size=size)
+    w, hidden, counts = weights(model.output), torch.randn(V, 7), words_of(V).counts
+    vectors = model.word_vectors().double().numpy()
+    cutoffs, _ = adaptive_shape(V, 7)
+    order = np.argsort(-counts, kind="stable")
+    head, *tails = np.split(order, cutoffs)
+    assert len(tails) == len(cutoffs)
+    got = model.output.log_probs(hidden, torch.arange(V)).detach().numpy()
+    for word, (h, log_prob) in enumerate(zip(hidden.double().numpy(), got[:, 0], strict=True)):
+        projected = w["projection.weight"] @ h if size == 5 else h
+        scores = [vectors[other] @ projected for other in head] + [tail @ projected for tail in w["tails"]]
+        P_head = softmax(np.array(scores) + w["head_bias"])
+        if word in head:
+            expected = P_head[list(head).index(word)]
+        else:
+            number = next(number for number, tail in enumerate(tails) if word in tail)
+            of_tail = w[f"tail_projections.{number}.weight"] @ h
+            P_tail = softmax(np.array([vectors[other] @ of_tail for other in tails[number]]))
+            expected = P_head[len(head) + number] * P_tail[list(tails[number]).index(word)]
+        assert log_prob == pytest.approx(np.log(expected), rel=1e-4)  # float32
+
+
+@pytest.mark.parametrize("kind", ["tied full", "tied adaptive"])
+def test_tied_vectors_get_gradients_from_both_sides(kind: str) -> None:
+    model = make(kind, V=40)
+    words = torch.tensor([[3, 9, 3, 17]])
+
+    def gradient(of_output_only: bool) -> Tensor:
+        model.zero_grad()
+        hidden, _ = model._hidden(words, None)
+        hidden = hidden.detach() if of_output_only else hidden
+        model.output.log_probs(hidden, words[0, 1:]).sum().backward()
+        assert not model.input.weight.grad.is_sparse
+        by_row = model.input.weight.grad.clone()
+        return by_row[model.input.ranks.long()] if kind == "tied adaptive" else by_row
+
+    outputs, both = gradient(of_output_only=True), gradient(of_output_only=False)
+    assert (both - outputs).any(dim=1).nonzero().flatten().tolist() == [3, 9]  # what was fed
+    assert outputs[[3, 9, 17]].any(dim=1).all()  # what was scored
+    assert sum(p is model.input.weight for p in model.parameters()) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_numbers_among_the_weights_are_checked_when_they_are_read(kind: str) -> None:
+    model = make(kind)
+    state = model.state_dict()
+    whole = {name for name, tensor in state.items() if not tensor.is_floating_point()}
+    assert kind_of(model.config).permutations & state.keys() == whole
+    assert len({tensor.data_ptr() for tensor in state.values()}) == len(state)  # each is stored once
+
+
 def test_word_vectors_against_a_loop_over_characters() -> None:
     model = make("chsm", V=12)
     vocabulary, w = words_of(12), weights(model.input)
@@ -244,6 +318,113 @@ def test_a_word_is_the_same_in_any_company_and_the_cache_follows_the_weights() -
             assert model.input._vocabulary_vectors() is model.input._vocabulary_vectors()
 
 
+# --- start vectors
+
+STARTED = [kind for kind in KINDS if kind != "chsm"]
+
+
+def standardised(vectors: np.ndarray, size: int, scale: float) -> np.ndarray:
+    """Centred, cut to the first dimensions, brought to a standard deviation of scale."""
+    centred = (vectors - vectors.mean(axis=0))[:, :size]
+    return centred * (scale / centred.std())
+
+
+def started_with(kind: str, d: int, V: int = 40):
+    """A model before and after it got vectors of d dimensions; these; the words' counts."""
+    model, counts = make(kind, V), words_of(V).counts
+    assert (counts == 0).any()  # which have logs too
+    vectors = np.random.default_rng(d).normal(2.0, 3.0, size=(V, d)).astype(np.float32)
+    before = weights(model)
+    model.use_word_vectors(vectors, counts, 0.1)
+    return model, before, vectors, np.maximum(counts, 0.5)
+
+
+@pytest.mark.parametrize("kind", STARTED)
+@pytest.mark.parametrize("d", [3, 5, 30])
+def test_start_vectors_fill_as_many_dimensions_of_the_input_as_they_have(kind: str, d: int) -> None:
+    model, before, vectors, _ = started_with(kind, d)
+    got, rest = model.word_vectors().numpy(), before["input.weight"]
+    if kind == "tied adaptive":
+        rest = rest[before["input.ranks"].astype(int)]
+    np.testing.assert_allclose(got[:, :d], standardised(vectors, 5, 0.1), atol=FLOAT32)
+    np.testing.assert_array_equal(got[:, d:], rest[:, d:])
+    assert before["recurrence.weight_ih_l0"].tobytes() == weights(model)["recurrence.weight_ih_l0"].tobytes()
+
+
+@pytest.mark.parametrize("kind", STARTED)
+def test_a_state_of_zeros_knows_the_words_frequencies(kind: str) -> None:
+    model, _, _, counts = started_with(kind, 3)
+    expected = counts / counts.sum()
+    if model.config.model == "adaptive":  # its tails have no biases: their words share what the tail has
+        for tail in np.split(np.argsort(-counts, kind="stable"), adaptive_shape(40, 7)[0])[1:]:
+            expected[tail] = expected[tail].mean()
+    got = model.output.distribution(torch.zeros(7)).detach().exp().numpy()
+    np.testing.assert_allclose(got, expected, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("kind", ["full", "blackout"])
+def test_start_vectors_of_a_softmax(kind: str) -> None:
+    model, before, vectors, _ = started_with(kind, 6)
+    got = weights(model)["output.vectors.weight"]
+    np.testing.assert_allclose(got[:, :6], standardised(vectors, 7, 0.1), atol=FLOAT32)
+    np.testing.assert_array_equal(got[:, 6:], before["output.vectors.weight"][:, 6:])
+
+
+def test_start_vectors_of_classes_are_the_means_of_their_words() -> None:
+    model, _, vectors, counts = started_with("hsm", 6)
+    w, (C, S) = weights(model.output), table_shape(40)
+    place = w["places"].astype(int)
+    words = w["words.weight"].reshape(C * S, 7)
+    np.testing.assert_allclose(words[place, :6], standardised(vectors, 7, 0.1), atol=FLOAT32)
+    members = [[word for word in range(40) if place[word] // S == c] for c in range(C)]
+    means = np.stack([np.average(vectors[m], axis=0, weights=counts[m]) for m in members])
+    np.testing.assert_allclose(w["classes.weight"][:, :6], standardised(means, 7, 0.1), atol=FLOAT32)
+
+
+def test_start_vectors_of_an_adaptive_softmax() -> None:
+    """Those of the head and of each tail, with a mean for each tail among those of the head."""
+    model, _, vectors, counts = started_with("adaptive", 6)
+    w = weights(model.output)
+    head, *tails = np.split(np.argsort(w["ranks"]), adaptive_shape(40, 7)[0])
+    means = [np.average(vectors[tail], axis=0, weights=counts[tail]) for tail in tails]
+    expected = standardised(np.stack([*vectors[head], *means]), 7, 0.1)
+    np.testing.assert_allclose(w["softmax.head.weight"][:, :6], expected, atol=FLOAT32)
+    for number, tail in enumerate(tails):
+        got = w[f"softmax.tail.{number}.1.weight"]
+        np.testing.assert_allclose(got, standardised(vectors[tail], got.shape[1], 0.1), atol=FLOAT32)
+
+
+def test_start_vectors_of_a_tied_adaptive_softmax() -> None:
+    model, _, _, counts = started_with("tied adaptive", 6)
+    words = model.word_vectors().numpy()
+    _, *tails = np.split(np.argsort(-words_of(40).counts, kind="stable"), adaptive_shape(40, 7)[0])
+    expected = [np.average(words[tail], axis=0, weights=counts[tail]) for tail in tails]
+    np.testing.assert_allclose(weights(model)["output.tails"], expected, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "lightrnn"])
+def test_a_run_begins_with_bigram_vectors_where_they_mean_something(kind: str, tiny: Corpus, tmp_path: Path) -> None:
+    def first(name: str, given: bool):
+        config = settings_of(kind, hidden_size=12)
+        recipe = Recipe(config, FAST.training, BootstrapConfig(bigram_vectors=given))
+        (tmp_path / name).mkdir()
+        return bootstrap.begin(tiny, recipe, tmp_path / name, device=CPU)
+
+    without, run = first("without", given=False), first("given", given=True)
+    vectors = run.trainer.model.word_vectors()
+    if kind not in STARTED:
+        torch.testing.assert_close(vectors, without.trainer.model.word_vectors(), atol=0, rtol=0)
+        return
+    counts = tiny.vocabulary.counts
+    found = bigram_vectors(tiny.split("train"), counts, words=tiny.vocabulary.words, seed=run.recipe.training.seed)
+    np.testing.assert_allclose(vectors, standardised(found, 12, FAST.training.weight_init), atol=FLOAT32)
+    assert run.clock.start > without.clock.start
+    perplexity = evaluate(run.trainer.model.eval(), tiny.split("valid"), tiny.vocabulary).perplexity
+    # before any training: the frequencies of words are known, but for the tails' of an adaptive softmax
+    assert perplexity < (1.5 if "adaptive" in kind else 1.1) * unigram_perplexity(tiny)
+    assert perplexity < 0.9 * evaluate(without.trainer.model.eval(), tiny.split("valid"), tiny.vocabulary).perplexity
+
+
 # --- training
 
 
@@ -262,6 +443,9 @@ def unigram_perplexity(corpus: Corpus) -> float:
         ("chsm", {"optimizer": "sgd", "learning_rate": 0.3, "epochs": 2}),
         ("blackout", {"blackout_samples": 20}),
         ("adaptive", {}),
+        ("full", {"tied": True, "embedding_size": 6, "bigram_vectors": True}),
+        ("adaptive", {"tied": True, "optimizer": "sgd", "learning_rate": 1.0}),
+        ("hsm", {"bigram_vectors": True, "classes": "bigram"}),
     ],
 )
 def test_it_learns_saves_and_loads(tiny: Corpus, tmp_path: Path, kind: str, fields: dict) -> None:
@@ -293,8 +477,10 @@ def test_it_learns_saves_and_loads(tiny: Corpus, tmp_path: Path, kind: str, fiel
         {"model": "hsm", "optimizer": "sgd", "learning_rate": 1.0, "schedule": "halve", "validate_every": 9},
         {"model": "adaptive"},
         {"model": "chsm", "epochs": 0.3},
+        {"model": "full", "tied": True, "bigram_vectors": True},
+        {"model": "adaptive", "tied": True, "embedding_size": 6, "bigram_vectors": True},
     ],
-    ids=lambda fields: f"{fields['model']}-{fields.get('optimizer', 'adam')}",
+    ids=lambda fields: f"{fields['model']}-{fields.get('optimizer', 'adam')}{'-tied' * fields.get('tied', False)}",
 )
 def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: Path, fields: dict) -> None:
     recipe = FAST.override({"epochs": 1} | fields)
@@ -315,7 +501,8 @@ def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: 
     assert resumed >= 3  # it was stopped, and often
     one, other = outcome_of(tmp_path / "whole"), outcome_of(tmp_path / "parts")
     assert one == other
-    assert any(name.startswith("sparse_optimizer.") for name in one["tensors"]) == (recipe.training.optimizer == "adam")
+    sparse = recipe.training.optimizer == "adam" and not recipe.model.tied
+    assert any(name.startswith("sparse_optimizer.") for name in one["tensors"]) == sparse
 
 
 def test_a_sigkill_changes_nothing(tiny: Corpus, tmp_path: Path) -> None:
@@ -428,10 +615,10 @@ def test_all_but_characters_are_dropped_before_the_recurrence(kind: str, tiny: C
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("V", [3, 101, 400])
-@pytest.mark.parametrize("units", [2, 9])
+@pytest.mark.parametrize("units", [2, 4, 9])
 def test_counts_are_those_of_the_real_model(kind: str, V: int, units: int) -> None:
     vocabulary = words_of(V)
-    config = ModelConfig(model=kind, layers=2, hidden_size=units, embedding_size=4, cell="gru", output_bias=False)
+    config = settings_of(kind, layers=2, hidden_size=units, embedding_size=4, cell="gru", output_bias=False)
     model = build(config, vocabulary, None, seed=1)
     parts = {"input vectors": model.input, "output vectors": model.output, "recurrence": model.recurrence}
     counted = kind_of(config).parameters(config, Size(V, characters=len(vocabulary.alphabet)))

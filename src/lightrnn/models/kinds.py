@@ -11,11 +11,14 @@ from .predictor import CodePredictor
 from .sizes import CHARACTER_SIZE, FEATURES, FILTERS, adaptive_shape, vectors_and_recurrence
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from .lightrnn import LightRNN
     from .opponents import WordModel
     from .outputs import Output
 
 MakeOutput = Callable[[ModelConfig, Vocabulary, WordTable | None, int], "Output"]
+MakeTied = Callable[[ModelConfig, Vocabulary], tuple["nn.Module", "Output"]]
 
 
 def _build_lightrnn(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "LightRNN":
@@ -50,27 +53,31 @@ LIGHTRNN = Kind(
 
 def _opponent(
     output: MakeOutput,
-    output_parameters: Callable[[int, int], int],
+    output_parameters: Callable[[ModelConfig, int], int],
     settings: tuple[str, ...] = (),
+    tied: MakeTied | None = None,
     parts: tuple[str, ...] = ("word",),
     start_shape: Callable[[ModelConfig, int], Shape | None] = lambda config, words: None,
     permutations: tuple[str, ...] = (),
 ) -> Kind:
-    """A kind with a vector a word as its input; output_parameters: of V words and m units."""
+    """A kind with a vector a word as its input; output_parameters: for so many words; tied: input and output, where
+    they can have the same vectors."""
 
     def build(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "WordModel":
         from torch import nn
 
         from .opponents import WordModel
 
+        if config.tied and tied is not None:
+            return WordModel(config, *tied(config, vocabulary))
         word_input = nn.Embedding(len(vocabulary), config.input_size, sparse=True)
         return WordModel(config, word_input, output(config, vocabulary, table, seed))
 
     def parameters(config: ModelConfig, size: Size) -> dict[str, int]:
         found = vectors_and_recurrence(config, size.words)
-        return found | {"output vectors": output_parameters(size.words, config.hidden_size)}
+        return found | {"output vectors": output_parameters(config, size.words)}
 
-    names = frozenset({"embedding_size", *settings})
+    names = frozenset({"embedding_size", "bigram_vectors", *(("tied",) if tied is not None else ()), *settings})
     return Kind(
         build,
         lambda config: parts,
@@ -105,13 +112,46 @@ def _adaptive(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | No
     return AdaptiveSoftmax(vocabulary.counts, config.hidden_size)
 
 
-def _hierarchical_parameters(words: int, units: int) -> int:
+def _tied_full(config: ModelConfig, vocabulary: Vocabulary) -> tuple["nn.Module", "Output"]:
+    from torch import nn
+
+    from .outputs import TiedSoftmax
+
+    words = nn.Embedding(len(vocabulary), config.input_size)
+    return words, TiedSoftmax(words, config.hidden_size)
+
+
+def _tied_adaptive(config: ModelConfig, vocabulary: Vocabulary) -> tuple["nn.Module", "Output"]:
+    from .outputs import RankedEmbedding, TiedAdaptive
+
+    words = RankedEmbedding(vocabulary.counts, config.input_size)
+    return words, TiedAdaptive(words, config.hidden_size)
+
+
+def _vector_and_bias(config: ModelConfig, words: int) -> int:
+    return words * (config.hidden_size + 1)
+
+
+def _full_parameters(config: ModelConfig, words: int) -> int:
+    return words + _projection(config) if config.tied else _vector_and_bias(config, words)
+
+
+def _projection(config: ModelConfig) -> int:
+    """From the state to tied vectors of another size."""
+    n, m = config.input_size, config.hidden_size
+    return n * m if n != m else 0
+
+
+def _hierarchical_parameters(config: ModelConfig, words: int) -> int:
     classes, size = table_shape(words)
-    return (classes + classes * size) * (units + 1)
+    return (classes + classes * size) * (config.hidden_size + 1)
 
 
-def _adaptive_parameters(words: int, units: int) -> int:
+def _adaptive_parameters(config: ModelConfig, words: int) -> int:
+    n, units = config.input_size, config.hidden_size
     cutoffs, divisor = adaptive_shape(words, units)
+    if config.tied:
+        return _projection(config) + cutoffs[0] + len(cutoffs) * (n * units + n + 1)
     widths = [int(units // divisor ** (tail + 1)) for tail in range(len(cutoffs))]
     ends = [*cutoffs[1:], words]
     tails = [width * (units + end - begin) for width, begin, end in zip(widths, cutoffs, ends, strict=True)]
@@ -123,7 +163,7 @@ def _class_shape(config: ModelConfig, words: int) -> Shape | None:
     return table_shape(words) if config.classes == "bigram" else None
 
 
-FULL = _opponent(_full, lambda words, units: words * (units + 1))
+FULL = _opponent(_full, _full_parameters, tied=_tied_full)
 HSM = _opponent(
     _hierarchical,
     _hierarchical_parameters,
@@ -132,10 +172,8 @@ HSM = _opponent(
     start_shape=_class_shape,
     permutations=("output.places",),
 )
-BLACKOUT = _opponent(
-    _blackout, lambda words, units: words * (units + 1), settings=("blackout_samples", "blackout_alpha")
-)
-ADAPTIVE = _opponent(_adaptive, _adaptive_parameters, permutations=("output.ranks",))
+BLACKOUT = _opponent(_blackout, _vector_and_bias, settings=("blackout_samples", "blackout_alpha"))
+ADAPTIVE = _opponent(_adaptive, _adaptive_parameters, tied=_tied_adaptive, permutations=("output.ranks", "input.ranks"))
 
 
 def _build_chsm(config: ModelConfig, vocabulary: Vocabulary, table: WordTable | None, seed: int) -> "WordModel":
@@ -150,7 +188,7 @@ def _chsm_parameters(config: ModelConfig, size: Size) -> dict[str, int]:
     highway = 2 * FEATURES * (FEATURES + 1)
     return vectors_and_recurrence(config, size.words) | {
         "input vectors": (size.characters + 2) * CHARACTER_SIZE + convolutions + highway,
-        "output vectors": _hierarchical_parameters(size.words, config.hidden_size),
+        "output vectors": _hierarchical_parameters(config, size.words),
     }
 
 

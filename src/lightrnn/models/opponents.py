@@ -4,8 +4,11 @@ Shapes: B batch, T words, N = B·T positions, V vocabulary, D embedding, H hidde
 
 A WordModel is made of two exchangeable parts. Its input is an embedding, or a CharacterCNN: word ids (…) → vectors
 (…, D). Its output is one of the layers of outputs.py. Rows that a mini-batch merely picks have sparse gradients: they
-are the weights of an nn.Embedding with `sparse`, which the Trainer looks for.
+are the weights of an nn.Embedding with `sparse`, which the Trainer looks for. A tied output scores with the embedding's
+vectors, whose gradients are dense.
 """
+
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,7 +18,7 @@ from torch import Tensor, nn
 from ..config import ModelConfig
 from .base import RecurrentModel, State, recurrence_of, to_arrays, to_tensors
 from .likeliest import Likeliest, best_of, draw_from
-from .outputs import Output
+from .outputs import Output, RankedEmbedding, fill
 from .predictor import Arrays
 
 
@@ -64,6 +67,20 @@ class WordModel(RecurrentModel):
         device = self.recurrence.all_weights[0][0].device
         vectors: Tensor = self.input(torch.arange(self.output.size, device=device))
         return vectors
+
+    @torch.no_grad()
+    def use_word_vectors(self, vectors: NDArray[np.float32], counts: NDArray[np.int64], scale: float) -> None:
+        """Begin where the words' neighbours and frequencies say, in place of random vectors and biases of zero.
+
+        The vectors (V, d), brought to a standard deviation of `scale`, fill as many dimensions of the input and the
+        output vectors as they have. The biases become the logs of the counts (V,).
+        """
+        words = cast(nn.Embedding, self.input)
+        found = torch.from_numpy(vectors).to(words.weight)
+        by_row = found[torch.argsort(words.ranks)] if isinstance(words, RankedEmbedding) else found
+        fill(words.weight, by_row, scale)
+        at_least_half = torch.from_numpy(np.maximum(counts, 0.5)).to(found.device)
+        self.output.use_word_vectors(found, at_least_half, scale)
 
 
 class WordPredictor:

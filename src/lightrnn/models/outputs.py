@@ -1,7 +1,9 @@
 """Output layers of the paper's opponents: words scored from hidden states, over the whole vocabulary.
 
-Shapes: N positions of a text, V vocabulary, H hidden, C classes, S words of a class, K parts.
+Shapes: N positions of a text, V vocabulary, D embedding, H hidden, C classes, S words of a class, K parts.
 """
+
+from typing import cast
 
 import numpy as np
 import torch
@@ -34,8 +36,30 @@ class Output(nn.Module):
         """hidden (N, H), targets (N,) → what training minimises, (N,)."""
         return -self.log_probs(hidden, targets).float().sum(dim=-1)
 
+    def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
+        """Begin with these vectors (V, d), put in by `fill`, and with biases that are the logs of counts (V,) > 0."""
+        raise NotImplementedError
 
-def exact_log_probs(hidden: Tensor, targets: Tensor, vectors: Tensor, bias: Tensor) -> Tensor:
+
+def fill(to_fill: Tensor, vectors: Tensor, scale: float) -> None:
+    """Fill as many dimensions of (n, D) as vectors (n, d) have: centred, with a standard deviation of `scale`."""
+    centred = (vectors - vectors.mean(dim=0))[:, : to_fill.shape[1]]
+    to_fill[:, : centred.shape[1]] = centred * (scale / centred.std(correction=0).clamp(min=1e-30))
+
+
+def centred_logs(counts: Tensor) -> Tensor:
+    logs = counts.log()
+    return logs - logs.mean()
+
+
+def group_means(vectors: Tensor, counts: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+    """groups (V,) of numbers 0 … G-1 → the means of their vectors, weighted by counts, (G, d); their counts, (G,)."""
+    totals = torch.bincount(groups, weights=counts)
+    sums = totals.new_zeros(len(totals), vectors.shape[1]).index_add(0, groups, counts[:, None] * vectors)
+    return sums / totals[:, None], totals
+
+
+def exact_log_probs(hidden: Tensor, targets: Tensor, vectors: Tensor, bias: Tensor | None) -> Tensor:
     """A softmax over the whole vocabulary, some positions at a time: (N, 1)."""
     block = max(1, SCORES // len(vectors))
     losses = [
@@ -59,6 +83,41 @@ class FullSoftmax(Output):
     def distribution(self, hidden: Tensor) -> Tensor:
         scores: Tensor = self.vectors(hidden)
         return scores.log_softmax(dim=-1)
+
+    def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
+        fill(self.vectors.weight, vectors, scale)
+        self.vectors.bias.copy_(centred_logs(counts))
+
+
+class TiedOutput(Output):
+    """Words are scored by the vectors that they have as input, (V, D), to the size of which the state is projected."""
+
+    def __init__(self, words: nn.Embedding, units: int) -> None:
+        super().__init__()
+        self.size, D = words.weight.shape
+        self._words = (words,)  # in a tuple: they are parameters of the input, not of the output too
+        self.projection = nn.Linear(units, D, bias=False) if units != D else nn.Identity()
+
+    @property
+    def vectors(self) -> Tensor:
+        return self._words[0].weight
+
+
+class TiedSoftmax(TiedOutput):
+    """Of its own it has one bias a word."""
+
+    def __init__(self, words: nn.Embedding, units: int) -> None:
+        super().__init__(words, units)
+        self.bias = nn.Parameter(torch.zeros(self.size))
+
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return exact_log_probs(self.projection(hidden), targets, self.vectors, self.bias)
+
+    def distribution(self, hidden: Tensor) -> Tensor:
+        return F.linear(self.projection(hidden), self.vectors, self.bias).log_softmax(dim=-1)
+
+    def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
+        self.bias.copy_(centred_logs(counts))
 
 
 class HierarchicalSoftmax(Output):
@@ -119,6 +178,15 @@ class HierarchicalSoftmax(Output):
         within = self._masked(scores, torch.arange(C, device=scores.device)).log_softmax(dim=1)
         class_scores: Tensor = self.classes(hidden)
         return (class_scores.log_softmax(dim=0)[:, None] + within).flatten()[self.places]
+
+    def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
+        """The vector of a class begins as the mean of those of its words."""
+        means, totals = group_means(vectors, counts, self.places.long() // self.S)
+        fill(self.classes.weight, means, scale)
+        self.classes.bias.copy_(centred_logs(totals))
+        words = torch.argsort(self.places)  # by their places, which are the first V
+        fill(self.words.weight.view(-1, self.classes.in_features)[: self.size], vectors[words], scale)
+        self.word_bias.weight.view(-1)[: self.size] = centred_logs(counts)[words]
 
 
 def class_places(
@@ -184,6 +252,10 @@ class BlackOut(Output):
     def distribution(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.vectors.weight, self.bias.weight[:, 0]).log_softmax(dim=-1)
 
+    def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
+        fill(self.vectors.weight, vectors, scale)
+        self.bias.weight[:, 0] = centred_logs(counts)
+
 
 class AdaptiveSoftmax(Output):
     """Grave et al. 2017 as PyTorch has it, over words in order of falling frequency."""
@@ -204,3 +276,86 @@ class AdaptiveSoftmax(Output):
     def distribution(self, hidden: Tensor) -> Tensor:
         log_probs: Tensor = self.softmax.log_prob(hidden[None])
         return log_probs[0, self.ranks]
+
+    def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
+        """The head's vector of a tail begins as the mean of those of the tail's words; tails have no biases."""
+        cutoffs = self.softmax.cutoffs
+        means, totals = group_means(vectors, counts, head_numbers(self.ranks.long(), cutoffs[:-1]))
+        fill(self.softmax.head.weight, means, scale)
+        self.softmax.head.bias.copy_(centred_logs(totals))
+        words = torch.argsort(self.ranks)
+        for tail, begin, end in zip(self.softmax.tail, cutoffs, cutoffs[1:], strict=False):
+            _, tail_words = cast(nn.Sequential, tail)  # a projection, and vectors
+            fill(cast(nn.Linear, tail_words).weight, vectors[words[begin:end]], scale)
+
+
+def head_numbers(ranks: Tensor, cutoffs: list[int]) -> Tensor:
+    """Ranks of words → their numbers in the softmax of the head: a tail's words have that of their tail."""
+    return ranks.clamp(max=cutoffs[0]) + sum((ranks >= cut).long() for cut in cutoffs[1:])
+
+
+class RankedEmbedding(nn.Embedding):
+    """Words → vectors (…, D), which are stored in order of falling frequency: row ranks[w] is that of word w."""
+
+    ranks: Tensor
+
+    def __init__(self, counts: NDArray[np.int64], width: int) -> None:
+        super().__init__(len(counts), width)
+        self.register_buffer("ranks", torch.from_numpy(frequency_ranks(counts).astype(np.int32)))
+
+    def forward(self, words: Tensor) -> Tensor:
+        return super().forward(self.ranks[words])
+
+
+class TiedAdaptive(TiedOutput):
+    """An adaptive softmax whose vectors are those of the input, all of one size; each tail has a projection of its own.
+
+    Of its own the head has a vector for each tail, and biases.
+    """
+
+    def __init__(self, words: RankedEmbedding, units: int) -> None:
+        super().__init__(words, units)
+        self.cutoffs, _ = adaptive_shape(self.size, units)
+        tails, D = len(self.cutoffs), words.embedding_dim
+        self.tails = nn.Parameter(torch.zeros(tails, D))
+        self.head_bias = nn.Parameter(torch.zeros(self.cutoffs[0] + tails))
+        self.tail_projections = nn.ModuleList(nn.Linear(units, D, bias=False) for _ in range(tails))
+
+    @property
+    def ranks(self) -> Tensor:
+        return cast(RankedEmbedding, self._words[0]).ranks
+
+    def _vectors(self) -> tuple[Tensor, ...]:
+        """The vectors that the head scores, and those of the words of each tail."""
+        ends = [*self.cutoffs, self.size]
+        sizes = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+        head, *tails = torch.split(self.vectors, sizes)
+        return torch.cat([head, self.tails]), *tails
+
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        ranks = self.ranks[targets].long()
+        numbers = head_numbers(ranks, self.cutoffs)
+        head, *tails = self._vectors()
+        log_probs = exact_log_probs(self.projection(hidden), numbers, head, self.head_bias)
+        for tail, (begin, project, vectors) in enumerate(zip(self.cutoffs, self.tail_projections, tails, strict=True)):
+            positions = (numbers == self.cutoffs[0] + tail).nonzero()[:, 0]
+            if len(positions):
+                within = exact_log_probs(project(hidden[positions]), ranks[positions] - begin, vectors, None)
+                log_probs = log_probs.index_add(0, positions, within)
+        return log_probs
+
+    def distribution(self, hidden: Tensor) -> Tensor:
+        head, *tails = self._vectors()
+        scores = F.linear(self.projection(hidden), head, self.head_bias).log_softmax(dim=-1)
+        words, of_tails = torch.split(scores, [self.cutoffs[0], len(tails)])
+        within = [
+            log_prob + F.linear(project(hidden), vectors).log_softmax(dim=-1)
+            for log_prob, project, vectors in zip(of_tails, self.tail_projections, tails, strict=True)
+        ]
+        return torch.cat([words, *within])[self.ranks]
+
+    def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
+        """The head's vector of a tail begins as the mean of those of the tail's words; tails have no biases."""
+        means, totals = group_means(self.vectors[self.ranks], counts, head_numbers(self.ranks.long(), self.cutoffs))
+        self.tails.copy_(means[self.cutoffs[0] :])
+        self.head_bias.copy_(centred_logs(totals))

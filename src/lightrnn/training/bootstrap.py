@@ -15,14 +15,16 @@ from typing import Any, cast
 
 import torch
 
-from ..config import Recipe
+from ..config import Recipe, TrainingConfig
 from ..inference.passes import evaluate
 from ..models.folder import METRICS
 from ..models.kind import build, kind_of
 from ..models.lightrnn import LightRNN
+from ..models.opponents import WordModel
 from ..outputs import locked, replace_output
 from ..registry import REFINEMENTS
 from ..runtime import Progress, choose_device, silent
+from ..table.bigrams import bigram_vectors
 from ..text.corpus import Corpus
 from .clock import Clock
 from .fitting import Init, fitted
@@ -114,12 +116,22 @@ def begin(
         model.reset(recipe.training.weight_init, recipe.bootstrap.forget_bias)
         if start and start.vectors and kind_of(recipe.model).has_table:
             use_start_vectors(cast(LightRNN, model), start, corpus.vocabulary.counts, recipe.training.weight_init)
+        if recipe.bootstrap.bigram_vectors and "bigram_vectors" in kind_of(recipe.model).settings:
+            with clock.on("start"):
+                _use_bigram_vectors(cast(WordModel, model), corpus, recipe.training, progress)
     trainer = new_trainer(model.to(device or choose_device()), recipe, corpus, 0, clock)
     run = Run(recipe, corpus, folder, trainer, clock)
     save_best(run)
     (folder / METRICS).touch()
     save(run)
     return run
+
+
+def _use_bigram_vectors(model: WordModel, corpus: Corpus, config: TrainingConfig, progress: Progress) -> None:
+    counts, words = corpus.vocabulary.counts, corpus.vocabulary.words
+    watched = corpus.watching(progress)
+    vectors = bigram_vectors(corpus.split("train"), counts, words=words, seed=config.seed, progress=watched)
+    model.use_word_vectors(vectors, counts, config.weight_init)
 
 
 def go_on(
