@@ -82,3 +82,31 @@ def _path(lm: NetworkLM, words: tuple[int, ...]) -> list[tuple[object, int]]:
         path.append((state, word))
         state = lm.advance(state, word)[1]
     return path
+
+
+def test_the_unknown_word_is_left_out_unless_asked_for() -> None:
+    lm = lm_of(V=9, seed=2, alone=4, tied=True)
+    lm.model.output_bias[0].data[:] = -20.0
+    unknown = lm.vocabulary.unk_id
+    row = int(lm.model.table.codes[unknown, 0])
+    lm.model.output_bias[0].data[row] = 20.0  # nearly all of the probability
+    word = lm.vocabulary.words[unknown]
+    for settings in ({}, {"temperature": 0.0}, {"top_k": 1}, {"top_k": 3}, {"top_p": 0.5}, {"temperature": 3.0}):
+        drawn = list(itertools.islice(lm.generate("w1", seed=1, **settings), 20))  # type: ignore[arg-type]
+        assert word not in drawn
+    assert word in list(itertools.islice(lm.generate("w1", seed=1, unknown=True), 50))
+    best, _ = beam_search(lm, lm.begin_state(), 3, 4, never=unknown)[0]
+    assert unknown not in best
+
+
+def test_what_is_drawn_in_place_of_the_unknown_word_follows_the_distribution() -> None:
+    lm = lm_of(V=8, seed=3)
+    state, random, unknown = lm.state("w1"), np.random.default_rng(0), lm.vocabulary.unk_id
+    draws = 5000
+    counts = np.bincount([next(sample(lm, state, random=random, never=unknown)) for _ in range(draws)], minlength=8)
+    expected = lm.distribution(state)
+    expected[unknown] = 0
+    expected *= draws / expected.sum()
+    others = np.arange(8) != unknown
+    assert counts[unknown] == 0
+    assert ((counts - expected) ** 2)[others] @ (1 / expected[others]) < 22.5  # chi-square, 6 degrees of freedom, 0.1%

@@ -31,6 +31,7 @@ def generate(
     beam: Annotated[
         int, typer.Option("--beam", min=0, max=10_000, help="The likeliest sentence, with so many kept; 0: draw.")
     ] = 0,
+    unknown: Annotated[bool, typer.Option("--unknown", help="Let the unknown word be written too.")] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
 ) -> None:
@@ -56,11 +57,12 @@ def generate(
     lm = load(model, device=device)
     words, eos = lm.vocabulary.words, lm.vocabulary.rules.eos
     if beam:
-        best, log_prob = beam_search(lm, lm.state(prompt), beam, length)[0]
+        best, log_prob = beam_search(lm, lm.state(prompt), beam, length, None if unknown else lm.vocabulary.unk_id)[0]
         screen.note(f"natural-log probability {log_prob:.3f}, of {len(best)} words")
         drawn = iter([words[word] for word in best])
     else:
-        drawn = lm.generate(prompt, temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p, seed=seed)
+        temperature = 0.0 if greedy else temperature
+        drawn = lm.generate(prompt, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unknown=unknown)
     screen.write(prompt)
     at_start = not prompt
     for word in itertools.islice(drawn, length):

@@ -9,6 +9,7 @@ from ..models.likeliest import Likeliest, draw_from
 from ..text.vocabulary import Vocabulary
 
 NUCLEUS = 64  # words looked at first for top_p; doubled until they hold its share
+DRAWS = 20  # of a word that is not to be drawn, before the likeliest other is taken
 
 
 class Speaker(Protocol):
@@ -29,8 +30,9 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
     random: np.random.Generator,
+    never: int | None = None,
 ) -> Iterator[int]:
-    """Draw words without end, by id.
+    """Draw words without end, by id; `never` is a word that is left out: what is drawn in its place is drawn again.
 
     top_k keeps the likeliest words only, top_p the fewest of the likeliest that hold this share of the probability; the
     temperature is then applied to what is kept. Where nothing is cut off, a LightRNN draws a row, then a column, each
@@ -39,9 +41,15 @@ def sample(
     while True:
         if top_k or top_p < 1:
             choice = _likeliest(lm, state, top_k or len(lm.vocabulary), top_p)
+            allowed = choice.words != never
+            if allowed.any():
+                choice = Likeliest(choice.words[allowed], choice.log_probs[allowed], choice.opened)
             word = int(choice.words[draw_from(choice.log_probs, temperature, random)])
         else:
-            word = lm.draw(state, temperature, random)
+            draws = (lm.draw(state, temperature, random) for _ in range(DRAWS if temperature else 1))
+            word = next((word for word in draws if word != never), -1)
+        if word in (-1, never):
+            word = int(next(word for word in lm.likeliest(state, 2).words if word != never))
         _, state = lm.advance(state, word)
         yield word
 
@@ -58,10 +66,12 @@ def _likeliest(lm: Speaker, state: Any, top_k: int, top_p: float) -> Likeliest:
         count = min(2 * count, top_k)
 
 
-def beam_search(lm: Speaker, state: Any, width: int, length: int) -> list[tuple[list[int], float]]:
+def beam_search(
+    lm: Speaker, state: Any, width: int, length: int, never: int | None = None
+) -> list[tuple[list[int], float]]:
     """The likeliest continuations found with `width` kept at each word, best first, with natural-log probabilities.
 
-    A continuation ends with eos, or is cut after `length` words.
+    A continuation ends with eos, or is cut after `length` words; `never` is a word that is left out.
     """
     eos = lm.vocabulary.eos_id
     running: list[tuple[float, list[int], Any]] = [(0.0, [], state)]
@@ -69,9 +79,10 @@ def beam_search(lm: Speaker, state: Any, width: int, length: int) -> list[tuple[
     for _ in range(length):
         longer = []
         for log_prob, words, before in running:
-            found = lm.likeliest(before, width)
-            for word, value in zip(found.words.tolist(), found.log_probs.tolist(), strict=True):
-                longer.append((log_prob + value, words, word, before))
+            found = lm.likeliest(before, width + 1)
+            options = zip(found.words.tolist(), found.log_probs.tolist(), strict=True)
+            known = [(word, value) for word, value in options if word != never]
+            longer += [(log_prob + value, words, word, before) for word, value in known[:width]]
         longer.sort(key=lambda option: -option[0])
         running = []
         for log_prob, words, word, before in longer[:width]:

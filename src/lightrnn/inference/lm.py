@@ -180,10 +180,15 @@ class LM(ABC):
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int | None = None,
+        unknown: bool = False,
     ) -> Iterator[str]:
-        """Words without end after a prompt (words or a state), ends of sentences among them: see generate.sample."""
+        """Words without end after a prompt (words or a state), ends of sentences among them: see generate.sample.
+
+        The unknown word, which nobody can read, is left out unless asked for.
+        """
         state, random = self.state(prompt), np.random.default_rng(seed)
-        drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, random=random)
+        never = None if unknown else self.vocabulary.unk_id
+        drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, random=random, never=never)
         return (self.vocabulary.words[word] for word in drawn)
 
     def evaluate(
