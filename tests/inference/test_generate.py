@@ -32,7 +32,7 @@ def test_temperature_zero_takes_the_likeliest_row_then_column() -> None:
     lm = lm_of(seed=3)
     oracle = oracle_of(lm.model)
     words = [lm.vocabulary.bos_id, lm.vocabulary.ids["w1"], lm.vocabulary.ids["w2"]]
-    for word in itertools.islice(lm.generate("w1 w2", temperature=0), 12):
+    for word in itertools.islice(lm.generate("w1 w2", temperature=0, unknown=True), 12):
         _, state = oracle.score(np.array(words))
         parts = np.array([oracle.word_log_probs(words[-1], w, state)[0] for w in range(23)])
         best_row = parts[:, 0] == parts[:, 0].max()
