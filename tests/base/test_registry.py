@@ -16,7 +16,20 @@ from lightrnn.registry import CELLS, KINDS, REFINEMENTS, SOLVERS
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.vocabulary import frequency_ranks
 
-FAST = ("--hidden-size", "8", "--epochs", "1", "--batch-size", "5", "--window", "9", "--threads", "1")
+FAST = (
+    "--recipe",
+    "plain",
+    "--hidden-size",
+    "8",
+    "--epochs",
+    "1",
+    "--batch-size",
+    "5",
+    "--window",
+    "9",
+    "--threads",
+    "1",
+)
 ADDED = {
     "relu_cell": (CELLS, "rnn-relu"),
     "narrow_kind": (KINDS, "narrow"),

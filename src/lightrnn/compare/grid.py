@@ -6,7 +6,7 @@
     target = "HSM 200"             # whose best validation perplexity the others are timed to
 
     [shared]                       # fields of all networks
-    recipe = "small"
+    recipe = "plain"
 
     [[corpus]]
     name = "ptb"

@@ -26,6 +26,7 @@ from ..text.vocabulary import Vocabulary
 
 HEADER = "# lightrnn table, shape "
 COMPONENTS = (2, 8)  # least and most
+OFTEN, SHARE = 20, 1e-5  # how often a word is seen, and what it has of the text, at least, to stand alone by `auto`
 
 
 def table_shape(vocabulary_size: int, components: int = 2, rows: int = 0, alone: int = 0) -> tuple[int, ...]:
@@ -49,6 +50,17 @@ def table_shape(vocabulary_size: int, components: int = 2, rows: int = 0, alone:
     while side**components < vocabulary_size:
         side += 1
     return (*table_shape(-(-vocabulary_size // side), components - 1), side)
+
+
+def words_alone(counts: NDArray[np.int64], setting: int | str) -> NDArray[np.int64]:
+    """The words that stand alone, the most frequent first: so many, or `auto`.
+
+    That is those that are seen often enough to learn a vector of their own and make up enough of the text to be worth
+    its bytes and its part of every softmax.
+    """
+    least = max(OFTEN, SHARE * counts.sum())
+    number = int((counts >= least).sum()) if setting == "auto" else int(setting)
+    return np.argsort(-counts, kind="stable")[:number]
 
 
 def component_names(components: int) -> tuple[str, ...]:

@@ -9,10 +9,9 @@ from ..errors import LightRNNError
 from ..models.base import RecurrentModel
 from ..models.kind import kind_of
 from ..registry import CELLS, KINDS, REFINEMENTS
-from ..table.word_table import WordTable
+from ..table.word_table import WordTable, words_alone
 from ..text.corpus import Corpus
 from ..text.vocabulary import Vocabulary
-from .starts import words_alone
 
 Init = tuple[RecurrentModel, Vocabulary]  # a model to go on from, as load_model gives it
 

@@ -82,6 +82,8 @@ def refine(
     """The next table for a trained model, by the refinement that `config` names."""
     begin, old = time.perf_counter(), model.table
     refinement: Refinement = REFINEMENTS[config.refine]
+    if len(old.sharing) == 0:
+        return NextTable(old)
     found = refinement.find(model, ids, vocabulary, config, seed, progress)
     moved = (old.codes != found.table.codes).any(axis=1)
     share = float(vocabulary.counts[moved].sum() / max(vocabulary.counts.sum(), 1))

@@ -16,11 +16,9 @@ from ..models.lightrnn import LightRNN
 from ..runtime import Progress, refuse_beyond_memory, silent
 from ..table.bigrams import bigram_vectors
 from ..table.clustering import cluster, root_counts, table_vectors
-from ..table.word_table import WordTable
+from ..table.word_table import WordTable, words_alone
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-
-OFTEN = 50  # occurrences
 
 
 @dataclass(frozen=True)
@@ -69,12 +67,6 @@ def choose_start(
         return Start(WordTable.with_alone(alone, table))
     rows, *others = table_vectors(vectors[sharing], weights[sharing], table)
     return Start(WordTable.with_alone(alone, table), [np.concatenate([vectors[alone], rows]), *others])
-
-
-def words_alone(counts: NDArray[np.int64], setting: int | str) -> NDArray[np.int64]:
-    """The words that stand alone, the most frequent first: so many, or `auto`: those that occur often enough."""
-    number = int((counts >= OFTEN).sum()) if setting == "auto" else int(setting)
-    return np.argsort(-counts, kind="stable")[:number]
 
 
 def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], scale: float) -> None:
