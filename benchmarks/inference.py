@@ -1,12 +1,13 @@
 """Latency of a trained model beside the same cell with a full softmax, and batch scoring beside a loop; one run.
 
-    python benchmarks/inference.py latency MODEL DATA [--queries 200]
+    python benchmarks/inference.py latency MODEL DATA [--against MODEL] [--queries 200]
     python benchmarks/inference.py batch MODEL TEXT
 
-`latency`: one thread, batch 1, contexts from the validation text of DATA. LightRNN: the exact ten likeliest next words,
-and the probability of one given word, each from a state. Opponent: one LSTM layer of the same size over a word
+`latency`: one thread, batch 1, contexts from the validation text of DATA. The model: the exact ten likeliest next
+words, and the probability of one given word, each from a state. Opponent: one LSTM layer of the same size over a word
 embedding and a full softmax of the same vocabulary (random weights: its time does not depend on them), then topk, or
-the log-softmax of one word. Both are asked in turn; medians, ratios, and how many rows the search opened.
+the log-softmax of one word. --against: another model of DATA, a table with words that stand alone against one without,
+say. All are asked in turn; medians, ratios, and how many rows the search opened.
 
 `batch`: words/s of `lm.scores` over all lines of TEXT, and of `lm.score` line by line over a sample of them.
 """
@@ -14,8 +15,10 @@ the log-softmax of one word. Both are asked in turn; medians, ratios, and how ma
 import argparse
 import itertools
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,8 +27,10 @@ from torch import Tensor, nn
 import lightrnn
 from lightrnn.files import read_blocks
 from lightrnn.inference.network import NetworkLM
-from lightrnn.models.lightrnn import LightRNN
+from lightrnn.runtime import use_threads
 from lightrnn.text.corpus import Corpus
+
+QUESTIONS = ("top 10", "word")
 
 
 def seconds(ask: Callable[[], object]) -> float:
@@ -49,36 +54,71 @@ class FullSoftmax(nn.Module):
         return scores
 
 
+class Asked:
+    """A model that reads a text word by word: its times, and the rows that its searches opened."""
+
+    def __init__(self, folder: Path, corpus: Corpus) -> None:
+        lm = lightrnn.load(folder)
+        if not isinstance(lm, NetworkLM) or lm.vocabulary.digest != corpus.vocabulary.digest:
+            sys.exit(f"{folder} is no network over the words of {corpus.path}")
+        self.lm, self.folder = lm, folder
+        self.times: dict[str, list[float]] = {name: [] for name in QUESTIONS}
+        self.opened: list[int] = []
+        self._state = lm.begin_state()
+
+    @property
+    def described(self) -> str:
+        config, table = self.lm.model.config, self.lm.model.table
+        shape = f", table {table.shape}, {table.alone:,} words alone" if table else ""
+        return f"{self.folder}: {config.model}, {config.hidden_size} units{shape}"
+
+    def read(self, word: int) -> None:
+        _, self._state = self.lm.advance(self._state, word)
+
+    def ask(self, word: int) -> None:
+        self.times["top 10"].append(seconds(lambda: self.opened.append(self.lm.likeliest(self._state, 10).opened)))
+        self.times["word"].append(seconds(lambda: self.lm.advance(self._state, word)))
+
+    def median(self, question: str) -> float:
+        return statistics.median(self.times[question])
+
+    @property
+    def rows_opened(self) -> str:
+        table = self.lm.model.table
+        opened = statistics.median(self.opened), statistics.mean(self.opened), max(self.opened)
+        of = f" of {table.shape[0] - table.alone:,} that words share" if table else ""
+        return "rows opened{}: median {:.0f}, mean {:.1f}, most {}".format(of, *opened)
+
+
 @torch.inference_mode()
-def latency(model: Path, data: Path, queries: int) -> None:
-    torch.set_num_threads(1)
-    lm = lightrnn.load(model)
-    assert isinstance(lm, NetworkLM)
-    assert isinstance(lm.model, LightRNN)
-    size, units = len(lm.vocabulary), lm.model.config.hidden_size
-    print(f"V = {size:,}, {units} units, table {lm.model.shape}")
+def latency(folders: list[Path], data: Path, queries: int) -> None:
+    use_threads(1)
+    corpus = Corpus.load(data)
+    models = [Asked(folder, corpus) for folder in folders]
+    size, units = len(corpus.vocabulary), models[0].lm.model.config.hidden_size
+    print(f"V = {size:,}; full softmax of {units} units")
     full = FullSoftmax(size, units)
-    opponent_state = (torch.zeros(1, units), torch.zeros(1, units))
-    ids = Corpus.load(data).split("valid")[: queries + 1].tolist()
-    times: dict[str, list[float]] = {"top 10": [], "full top 10": [], "word": [], "full word": []}
-    opened = []
-    state = lm.begin_state()
-    for word, following in itertools.pairwise(ids):
-        _, state = lm.advance(state, word)
-        times["top 10"].append(seconds(lambda state=state: opened.append(lm.likeliest(state, 10).opened)))  # type: ignore[misc]
-        times["full top 10"].append(seconds(lambda word=word: full(word, opponent_state).topk(10)))  # type: ignore[misc]
-        times["word"].append(seconds(lambda state=state, w=following: lm.advance(state, w)))  # type: ignore[misc]
-        times["full word"].append(
-            seconds(lambda word=word, w=following: float(full(word, opponent_state).log_softmax(dim=-1)[w]))  # type: ignore[misc]
-        )
-    middle = {name: statistics.median(values) for name, values in times.items()}
-    for name in ("top 10", "word"):
-        ours, theirs = middle[name], middle[f"full {name}"]
-        print(f"{name:8} LightRNN {1e3 * ours:8.3f} ms   full softmax {1e3 * theirs:8.2f} ms   1/{theirs / ours:.0f}")
-    print(
-        f"rows opened of {lm.model.shape[0]}: median {statistics.median(opened):.0f}, "
-        f"mean {statistics.mean(opened):.1f}, most {max(opened)}"
-    )
+    state = (torch.zeros(1, units), torch.zeros(1, units))
+    answers = {
+        "top 10": lambda word, following: full(word, state).topk(10),
+        "word": lambda word, following: float(full(word, state).log_softmax(dim=-1)[following]),
+    }
+    times: dict[str, list[float]] = {name: [] for name in QUESTIONS}
+    for word, following in itertools.pairwise(corpus.split("valid")[: queries + 1].tolist()):
+        for model in models:
+            model.read(word)
+            model.ask(following)
+        for name, answer in answers.items():
+            times[name].append(seconds(partial(answer, word, following)))
+    for model in models:
+        print(model.described)
+        for name in QUESTIONS:
+            here, there = model.median(name), statistics.median(times[name])
+            print(f"  {name:8} {1e3 * here:8.3f} ms   full softmax {1e3 * there:8.2f} ms   1/{there / here:.0f}")
+        print(f"  {model.rows_opened}")
+    for other in models[1:]:
+        ratios = (f"{name} {models[0].median(name) / other.median(name):.2f}" for name in QUESTIONS)
+        print(f"time of {models[0].folder} over that of {other.folder}: {', '.join(ratios)}")
 
 
 def batch(model: Path, text: Path) -> None:
@@ -104,13 +144,15 @@ def main() -> None:
     one = kinds.add_parser("latency")
     one.add_argument("model", type=Path)
     one.add_argument("data", type=Path)
+    one.add_argument("--against", type=Path, metavar="MODEL")
     one.add_argument("--queries", type=int, default=200)
     many = kinds.add_parser("batch")
     many.add_argument("model", type=Path)
     many.add_argument("text", type=Path)
     arguments = parser.parse_args()
     if arguments.kind == "latency":
-        latency(arguments.model, arguments.data, arguments.queries)
+        folders = [folder for folder in (arguments.model, arguments.against) if folder is not None]
+        latency(folders, arguments.data, arguments.queries)
     else:
         batch(arguments.model, arguments.text)
 

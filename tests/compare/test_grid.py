@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +96,33 @@ def test_n_gram_models_have_one_run_and_seeds_take_turns() -> None:
 
 def test_grids_that_ship() -> None:
     grids = {name: Grid.load(name) for name in shipped_names("grid")}
-    ours = {"main", "ablation", "opponents", "characters", "sizes", "time"}
+    ours = {"main", "ablation", "opponents", "characters", "sizes", "alone", "time"}
     assert set(grids) == ours | {"paper-aclw", "paper-billionw"}
     assert {entry.recipe.model.layers for entry in grids["opponents"].models} == {2}
     kinds = {entry.recipe.model.model if entry.recipe else "ngram" for entry in grids["main"].models}
     assert kinds == {"ngram", "lightrnn", "full", "hsm", "chsm", "adaptive", "blackout"}
-    assert [entry.recipe.model.hidden_size for entry in grids["sizes"].models] == [100, 200, 400, 650]
     assert len(grids["paper-aclw"].corpora) == 6
+
+
+def test_the_grid_of_sizes_has_three_networks_for_each_number_of_parameters() -> None:
+    models = {entry.name: entry.recipe.model for entry in Grid.load("sizes").models}
+    square = [model for model in models.values() if not model.tied]
+    assert [(model.hidden_size, model.input_size, model.alone) for model in square] == [
+        (size, size, 0) for size in (100, 200, 400)
+    ]
+    tied = {name: model for name, model in models.items() if model.tied}
+    for name, model in tied.items():
+        assert name == f"alone {model.alone}, D {model.embedding_size}, H {model.hidden_size}"
+    millions = [sum(parameters_of(model, 33_278).values()) / 1e6 for model in tied.values()]
+    wanted = [about for about in (0.1, 0.25, 0.5, 1, 2, 4) for _ in range(3)]
+    assert millions == pytest.approx(wanted, rel=0.06)  # what the frontier takes for equal is a tenth
+
+
+def test_the_grid_of_words_alone_differs_in_them_only() -> None:
+    models = [entry.recipe.model for entry in Grid.load("alone").models]
+    assert [model.alone for model in models] == [1000, 2000, 4000, 8000, 16000, "auto"]
+    assert len({replace(model, alone=0) for model in models}) == 1
+    assert models[0].tied
 
 
 PRINTED = {  # parameters in the paper's Tables 4 and 5, in millions, and the vocabularies in thousands

@@ -28,6 +28,7 @@ from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.runtime import Progress, silent
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap
+from lightrnn.training.starts import words_alone
 
 WALL_CLOCK = ("words_per_second", "training_seconds", "start_table_seconds", "refinement_seconds", "refinement_share")
 GRID = (Path(__file__).parent / "grid.toml").read_text(encoding="utf-8")
@@ -148,6 +149,18 @@ def test_finished_runs_are_not_run_again(
     assert result.code == 0, result.err
     assert "3 of 3 runs" in result.err
     assert [file.stat().st_mtime_ns for file in files] == before
+
+
+def test_words_alone_are_counted_when_a_run_begins(tiny: Corpus, tmp_path: Path) -> None:
+    """A run that was stopped goes on, though its folder has their number where the grid has a rule."""
+    networks = [{"name": "A", "alone": "auto", "tied": True}]
+    comparison = Comparison(grid_for(tiny, model=networks, mix=False, target="A"), tmp_path, tmp_path / "w", device=CPU)
+    (run,) = comparison.missing()
+    assert comparison.train(run, should_stop=lambda: True).interrupted
+    assert not comparison.train(run).interrupted
+    assert comparison.finish(run)["alone"] == len(words_alone(tiny.vocabulary.counts, "auto")) > 0
+    (facts,) = Comparison(comparison.grid, tmp_path, tmp_path / "w", device=CPU).finished()
+    assert facts["recipe"]["model"]["alone"] == "auto"
 
 
 class Stop(Exception):
@@ -358,7 +371,7 @@ def test_bad_command_lines(whole: Comparison, tiny: Corpus, tmp_path: Path, call
     grid = grid_file(tmp_path, tiny)
     assert "--only must be one of tiny, got 'ptb'" in refused(call("compare", grid, "-o", "r", "--only", "ptb"))
     assert "--model must be one of LightRNN 12, HSM, KN-3" in refused(call("compare", grid, "-o", "r", "--model", "X"))
-    assert "there is no grid 'mein'; known are ablation, characters" in refused(call("compare", "mein", "-o", "r"))
+    assert "there is no grid 'mein'; known are ablation, alone, char" in refused(call("compare", "mein", "-o", "r"))
     assert "cannot read the grid no.toml" in refused(call("compare", "no.toml", "-o", "r"))
     broken = tmp_path / "broken.toml"
     broken.write_text("seeds = [", encoding="utf-8")
@@ -444,6 +457,7 @@ def test_runs_tell_a_flipped_bit(call: Call, compared: Path) -> None:
         lambda c: c.update(mix={}),
         lambda c: c.update(machine=None),
         lambda c: c.update(bytes={}),
+        lambda c: c.update(alone=-1),
         lambda c: c.update(date=5),
         lambda c: c.update(model="another"),
         lambda c: c.update(seed=1),

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightrnn.compare.tables import Layout, ModelRow, csv_text, markdown, overview, seconds_to_reach, tables
+from lightrnn.compare.tables import (
+    Layout,
+    ModelRow,
+    csv_text,
+    family_name,
+    markdown,
+    overview,
+    seconds_to_reach,
+    tables,
+)
 
 
 def run(model: str, seed: int, corpus: str = "fr", **changes: Any) -> dict[str, Any]:
@@ -79,8 +88,33 @@ def test_means_over_seeds() -> None:
     assert figures["2", "en", "A 200", "test"] == ("60.0", "1")
     assert not [key for key in figures if key[0] == "2" and key[2] == "B"]  # one size is no table
     assert not [key for key in figures if key[1] == "de"]
+    assert "## fr: A by size (Table 2)" in markdown(LAYOUT, RUNS, "x", 17)
     other = replace(LAYOUT, models=(replace(LAYOUT.models[0], rest="more rows"), *LAYOUT.models[1:]))
     assert "2" not in [table.number for table in tables(other, RUNS)]  # they differ in more than size
+
+
+def test_words_alone_are_a_size() -> None:
+    models = (ModelRow("A 5", "lightrnn", 9, 9, 5), ModelRow("A auto", "lightrnn", 9, 9, "auto"), ModelRow("B", "hsm"))
+    layout = Layout(("fr",), models)
+    runs = [run("A 5", 1, alone=5), run("A auto", 1, alone=1234), run("B", 1, alone=0)]
+    text = markdown(layout, [facts | {"recipe": run("B", 1)["recipe"]} for facts in runs], "x", 3)
+    assert "| model | layers | embedding | hidden | words alone | test | parameters | seeds |\n" in text
+    assert "| A auto | 1 | 50 | 50 | 1,234 | 90.0 | 1M | 1 |\n" in text
+    assert "| B | 100.0 | 90.0 | 1M |  | 4 MB |" in text
+    assert "words alone" not in markdown(layout, [runs[-1]], "x", 3)
+
+
+@pytest.mark.parametrize(
+    ("names", "family"),
+    [
+        (["LightRNN 200", "LightRNN 600"], "LightRNN"),
+        (["tied, 5 alone", "tied, 7 alone"], "tied"),
+        (["HSM 2×200, dropout"], "HSM 2×200, dropout"),
+        (["small", "large"], "hsm"),
+    ],
+)
+def test_families_are_called_what_their_names_begin_with(names: list[str], family: str) -> None:
+    assert family_name([ModelRow(name, "hsm") for name in names]) == family
 
 
 def test_the_papers_table() -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 from ..files import atomic_file
 from ..outputs import locked, sweep
 from .grid import Grid, slug
+from .plots import plots
 from .runs import Comparison
-from .tables import Layout, ModelRow, csv_text, markdown, plots
+from .tables import Layout, ModelRow, csv_text, markdown
 
 
 def layout_of(grid: Grid) -> Layout:
@@ -17,8 +18,9 @@ def layout_of(grid: Grid) -> Layout:
             rows.append(ModelRow(entry.name, "ngram"))
         else:
             network = entry.recipe.model
-            rest = replace(entry.recipe, model=replace(network, hidden_size=1, embedding_size=0))
-            rows.append(ModelRow(entry.name, network.model, network.input_size, network.hidden_size, rest))
+            rest = replace(entry.recipe, model=replace(network, hidden_size=1, embedding_size=0, alone=0))
+            sizes = network.input_size, network.hidden_size, network.alone
+            rows.append(ModelRow(entry.name, network.model, *sizes, rest))
     return Layout(tuple(entry.name for entry in grid.corpora), tuple(rows), grid.target)
 
 

@@ -36,6 +36,7 @@ from ..runtime import Progress, choose_device, silent, threads
 from ..text.corpus import SPLITS, Corpus, is_data_folder, prepare
 from ..text.presets import find_preset, find_splits
 from ..training import bootstrap
+from ..training.fitting import fitted
 from ..training.run import load_run, read_metrics
 from .grid import Budget, CorpusEntry, Grid, GridRun, slug
 
@@ -59,7 +60,7 @@ FACTS = record(  # of a finished run
         ),
         "machine": record({"cpu": text(), "threads": whole(1), "device": text(), "torch": text()}),
     },
-    {"sha256": digest()},
+    {"sha256": digest(), "alone": whole()},
 )
 
 Facts = dict[str, Any]
@@ -144,8 +145,9 @@ class Comparison:
         should_stop: Callable[[], bool] = lambda: False,
     ) -> bootstrap.Outcome:
         """Train the network of a run, or go on where it was stopped."""
-        recipe, corpus, folder = run.recipe, self.open(run.corpus), self.work / run.name
-        assert recipe is not None
+        assert run.recipe is not None
+        corpus, folder = self.open(run.corpus), self.work / run.name
+        recipe = fitted(run.recipe, corpus)
         settle(folder)
         if (folder / TRAINING).exists():
             trained = read_config(folder)["training"]
@@ -218,6 +220,7 @@ class Comparison:
             "test": perplexity_of(test),
             "mix": mix,
             "parameters": sum(p.numel() for p in parameters.values()),
+            "alone": model.config.alone,
             "bytes": {
                 "weights": sum(p.nbytes for p in parameters.values()),
                 "table": sum(tensor.nbytes for tensor in beside),

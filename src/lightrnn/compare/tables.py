@@ -1,4 +1,4 @@
-"""The paper's tables and plots, from the facts of finished runs; everything here is a function of those.
+"""The paper's tables, from the facts of finished runs; everything here is a function of those.
 
 A figure is the mean over the seeds that are finished; perplexities of several seeds have their standard deviation with
 them, ±. What is missing stays empty; a perplexity that was never reached is infinite.
@@ -9,14 +9,13 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from math import inf, isinf
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from ..config import ModelConfig
 from ..models.sizes import human_bytes, human_count
-from ..training.figures import Plot
 
 Facts = dict[str, Any]
 Measure = Callable[[Facts], float | None]
@@ -24,12 +23,14 @@ Measure = Callable[[Facts], float | None]
 
 @dataclass(frozen=True)
 class ModelRow:
-    """A model of the grid: kind as in a recipe, or ngram; the sizes of a network; `rest`: what else tells it apart."""
+    """A model of the grid: kind as in a recipe, or ngram; the sizes of a network, among them how many words stand
+    alone; `rest`: what else tells it apart."""
 
     name: str
     kind: str
     embedding_size: int = 0
     hidden_size: int = 0
+    alone: int | str = 0
     rest: object = None
 
 
@@ -40,6 +41,23 @@ class Layout:
     corpora: tuple[str, ...]
     models: tuple[ModelRow, ...]
     target: str | None = None
+
+    @property
+    def networks(self) -> list[ModelRow]:
+        return [model for model in self.models if model.kind != "ngram"]
+
+    @property
+    def families(self) -> list[list[ModelRow]]:
+        """Networks that differ in nothing but their sizes."""
+        alike = dict.fromkeys((model.kind, model.rest) for model in self.networks)
+        return [[model for model in self.networks if (model.kind, model.rest) == family] for family in alike]
+
+
+def family_name(family: Sequence[ModelRow]) -> str:
+    """The words with which all its names begin, else its kind."""
+    places = zip(*(model.name.split() for model in family), strict=False)
+    words = [words[0] for words in takewhile(lambda words: len(set(words)) == 1, places)]
+    return " ".join(words).rstrip(",") or family[0].kind
 
 
 @dataclass(frozen=True)
@@ -92,17 +110,19 @@ RESULTS = (
     Column("test, mixed with KN", _ppl, lambda run: run["mix"] and run["mix"]["test"]),
     Column("its weight", lambda w: f"{w:.2f}", lambda run: run["mix"] and run["mix"]["weight"]),
     Column("parameters", human_count, lambda run: run["parameters"]),
+    Column("words alone", _count, lambda run: run.get("alone") or None),
     Column("weights", human_bytes, lambda run: run["bytes"]["weights"]),
     Column("table", human_bytes, lambda run: run["bytes"]["table"]),
     Column("vocabulary", human_bytes, lambda run: run["bytes"]["vocabulary"]),
     Column("words/s", _count, lambda run: run["words_per_second"]),
     Column("seconds", _count, lambda run: run["training_seconds"]),
 )
-TEST, PARAMETERS = RESULTS[1], RESULTS[4]
+VALID, TEST, PARAMETERS, ALONE = RESULTS[0], RESULTS[1], RESULTS[4], RESULTS[5]
 SIZES = (
     Column("layers", _count, lambda run: _network(run).layers),
     Column("embedding", _count, lambda run: _network(run).input_size),
     Column("hidden", _count, lambda run: _network(run).hidden_size),
+    ALONE,
     TEST,
     PARAMETERS,
 )
@@ -161,24 +181,22 @@ def tables(layout: Layout, runs: Sequence[Facts]) -> list[Table]:
         return Table(number, f"{corpus}: {title}", corpus, names, tuple(filled), values, spreads, seeds)
 
     found_tables = []
-    networks = [model for model in layout.models if model.kind != "ngram"]
     for corpus in (corpus for corpus in layout.corpora if any(run["corpus"] == corpus for run in runs)):
         found_tables.append(
             table("4, 5", "perplexity and size (the paper's Tables 4 and 5)", corpus, layout.models, RESULTS)
         )
-        for kind, rest in dict.fromkeys((model.kind, model.rest) for model in networks):
-            alike = [model for model in networks if (model.kind, model.rest) == (kind, rest)]
-            if len({(model.embedding_size, model.hidden_size) for model in alike}) > 1:
-                title = f"{kind} by embedding and hidden size (Table 2)"
-                found_tables.append(table("2", title, corpus, alike, SIZES))
+        for family in layout.families:
+            if len({(model.embedding_size, model.hidden_size, model.alone) for model in family}) > 1:
+                title = f"{family_name(family)} by size (Table 2)"
+                found_tables.append(table("2", title, corpus, family, SIZES))
         columns, title = REALLOCATION, "time of training, and reallocation's share (Table 3)"
         goals = {run["seed"]: run["valid"] for run in of(runs, corpus, layout.target)} if layout.target else {}
         if goals:
             name = f"s to reach {fmean(goals.values()):.1f}"
             columns = (Column(name, _count, partial(seconds_to_goal, goals=goals)), *columns)
             title = f"time to reach {layout.target}'s validation perplexity, and reallocation's share (Table 3)"
-        if networks:
-            found_tables.append(table("3", title, corpus, networks, columns))
+        if layout.networks:
+            found_tables.append(table("3", title, corpus, layout.networks, columns))
     return found_tables
 
 
@@ -256,39 +274,3 @@ def _markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
 
     rule = "|---" + "|---:" * (len(header) - 1) + "|"
     return "\n".join([f"## {title}", "", line(header), rule, *map(line, rows)])
-
-
-def plots(layout: Layout, runs: Sequence[Facts], folder: Path, file_name: Callable[[str], str]) -> list[Path]:
-    """For each corpus, CORPUS-time.png and CORPUS-size.png in `folder`; file_name makes a file's name of a corpus's."""
-    paths = []
-    for corpus in layout.corpora:
-        found = {model.name: runs_of for model in layout.models if (runs_of := of(runs, corpus, model.name))}
-        if found:
-            paths.append(_time_plot(found, folder / f"{file_name(corpus)}-time.png"))
-            paths.append(_size_plot(found, folder / f"{file_name(corpus)}-size.png"))
-    return paths
-
-
-def _time_plot(found: dict[str, list[Facts]], path: Path) -> Path:
-    """Validation perplexity against seconds, a line for each seed; an n-gram model is a level."""
-    plot = Plot("seconds", "validation perplexity")
-    for index, (model, runs) in enumerate(found.items()):
-        for number, run in enumerate(runs):
-            style = {"color": f"C{index}", "label": None if number else model}
-            if run["curve"]:
-                points = [(point["seconds"], point["perplexity"]) for point in run["curve"]]
-                plot.axes.plot(*zip(*points, strict=True), "o-", markersize=3, **style)
-            else:
-                plot.axes.axhline(run["valid"], linestyle="--", **style)
-    plot.axes.set_yscale("log")
-    return plot.save(path)
-
-
-def _size_plot(found: dict[str, list[Facts]], path: Path) -> Path:
-    """Test perplexity against parameters, means over seeds."""
-    plot = Plot("parameters", "test perplexity")
-    for index, (model, runs) in enumerate(found.items()):
-        x, y = mean(runs, PARAMETERS.measure), mean(runs, TEST.measure)
-        plot.axes.plot([x], [y], "o", color=f"C{index}", label=model)
-    plot.axes.set_xscale("log")
-    return plot.save(path)

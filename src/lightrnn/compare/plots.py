@@ -1,0 +1,126 @@
+"""The plots of a comparison, from the facts of finished runs; everything here is a function of those."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ..models.sizes import human_count
+from ..training.figures import Plot
+from .tables import ALONE, PARAMETERS, TEST, VALID, Column, Facts, Layout, ModelRow, family_name, mean, of
+
+Found = Mapping[str, list[Facts]]  # the finished runs of each model
+Groups = list[tuple[str, list[str]]]  # label, models
+Point = tuple[float, float]
+
+COLOURS = 10  # of lines in a plot, before the first comes again
+MANY = 4  # networks of a family, whose sizes are worth a plot of their own
+
+
+def plots(layout: Layout, runs: Sequence[Facts], folder: Path, file_name: Callable[[str], str]) -> list[Path]:
+    """For each corpus, CORPUS-time.png and CORPUS-size.png in `folder`, and CORPUS-alone.png where networks differ in
+    their words alone and nothing else; file_name makes a file's name of a corpus's."""
+    paths = []
+    for corpus in layout.corpora:
+        found = {model.name: runs_of for model in layout.models if (runs_of := of(runs, corpus, model.name))}
+        if found:
+            path = folder / f"{file_name(corpus)}-time.png"
+            paths.append(_time_plot(_groups(layout, by_family=len(found) > COLOURS), found, path))
+            paths.append(_size_plot(layout, found, path.with_name(f"{file_name(corpus)}-size.png")))
+            if curves := _alone_curves(layout, found):
+                paths.append(_alone_plot(curves, found, path.with_name(f"{file_name(corpus)}-alone.png")))
+    return paths
+
+
+def _groups(layout: Layout, *, by_family: bool) -> Groups:
+    """What has a colour and a label: every model, or families of networks."""
+    if not by_family:
+        return [(model.name, [model.name]) for model in layout.models]
+    families = [(family_name(family), [model.name for model in family]) for family in layout.families]
+    return families + [(model.name, [model.name]) for model in layout.models if model not in layout.networks]
+
+
+def _time_plot(groups: Groups, found: Found, path: Path) -> Path:
+    """Validation perplexity against seconds, a line for each run; an n-gram model is a level."""
+    plot = Plot("seconds", "validation perplexity")
+    for index, (label, models) in enumerate(groups):
+        for number, run in enumerate(run for model in models for run in found.get(model, [])):
+            style = {"color": f"C{index}", "label": None if number else label}
+            if run["curve"]:
+                points = [(point["seconds"], point["perplexity"]) for point in run["curve"]]
+                plot.axes.plot(*zip(*points, strict=True), "o-", markersize=3, **style)
+            else:
+                plot.axes.axhline(run["valid"], linestyle="--", **style)
+    plot.axes.set_yscale("log")
+    return plot.save(path)
+
+
+def _size_plot(layout: Layout, found: Found, path: Path) -> Path:
+    """Test perplexity against parameters, means over seeds; where there are many sizes of a kind, by families, with the
+    frontier of all networks."""
+    plot = Plot("parameters", "test perplexity")
+    points = {model: (_figure(runs, PARAMETERS), _figure(runs, TEST)) for model, runs in found.items()}
+    many = any(len(family) >= MANY for family in layout.families)
+    for index, (label, models) in enumerate(_groups(layout, by_family=many)):
+        if there := [points[model] for model in models if model in points]:
+            plot.axes.plot(*zip(*there, strict=True), "o", color=f"C{index}", label=label)
+    if many and (networks := {model.name: points[model.name] for model in layout.networks if model.name in points}):
+        best = frontier(networks)
+        plot.axes.plot(*zip(*best.values(), strict=True), "-", color="grey", zorder=1, label="frontier")
+        for model, point in best.items():
+            _name_point(plot, model, point)
+    _count_along_x(plot)
+    return plot.save(path)
+
+
+def frontier(points: Mapping[str, Point]) -> dict[str, Point]:
+    """Those that none of as many parameters, up to a tenth more, or of fewer is below; by growing parameters."""
+    return {
+        model: point
+        for model, point in sorted(points.items(), key=lambda item: item[1])
+        if point[1] <= min(other[1] for other in points.values() if other[0] <= 1.1 * point[0])
+    }
+
+
+def _alone_curves(layout: Layout, found: Found) -> list[list[ModelRow]]:
+    """Networks that are finished and alike but for their words alone, where there are some and many such networks."""
+    curves = []
+    for family in layout.families:
+        for sizes in dict.fromkeys((model.embedding_size, model.hidden_size) for model in family):
+            alike = [model for model in family if (model.embedding_size, model.hidden_size) == sizes]
+            there = [model for model in alike if mean(found.get(model.name, []), ALONE.measure) is not None]
+            if len(alike) >= MANY and there:
+                curves.append(there)
+    return curves
+
+
+def _alone_plot(curves: list[list[ModelRow]], found: Found, path: Path) -> Path:
+    """Validation perplexity against how many words stand alone, means over seeds; what chose their number is named."""
+    plot = Plot("words alone", "validation perplexity")
+    for models in curves:
+        points = {model: (_figure(found[model.name], ALONE), _figure(found[model.name], VALID)) for model in models}
+        plot.axes.plot(*zip(*sorted(points.values()), strict=True), "o-", label=family_name(models))
+        for model, point in points.items():
+            if isinstance(model.alone, str):
+                _name_point(plot, model.name, point)
+    _count_along_x(plot)
+    return plot.save(path)
+
+
+def _name_point(plot: Plot, name: str, point: Point) -> None:
+    plot.axes.annotate(name, point, (3, 4), textcoords="offset points", fontsize=7, rotation=30)
+
+
+def _count_along_x(plot: Plot) -> None:
+    """A logarithmic axis of counts: 200K, 500K, 1M."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    plot.axes.set_xscale("log")
+    plot.axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    plot.axes.xaxis.set_major_formatter(FuncFormatter(lambda count, position: human_count(count)))
+    plot.axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _figure(runs: Sequence[Facts], column: Column) -> float:
+    """One that every run has."""
+    found = mean(runs, column.measure)
+    assert found is not None
+    return found
