@@ -39,12 +39,11 @@ from lightrnn.models.outputs import AdaptiveSoftmax
 from lightrnn.models.sizes import adaptive_shape, human_bytes
 from lightrnn.registry import KINDS
 from lightrnn.runtime import keep_memory, use_threads
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.word_table import WordTable, table_shape, words_alone
 from lightrnn.text.rules import TextRules
 from lightrnn.text.spelling import Ids
 from lightrnn.text.vocabulary import Vocabulary
 from lightrnn.text.windows import Window, stream_windows
-from lightrnn.training.starts import words_alone
 from lightrnn.training.trainer import Trainer
 
 OPPONENTS = ("adaptive", "hsm", "chsm", "blackout", "full")

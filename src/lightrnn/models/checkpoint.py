@@ -147,7 +147,9 @@ def save_training(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any
 def _digest(tensors: dict[str, Tensor], facts: str) -> str:
     hashed = hashlib.sha256(facts.encode())
     for name, tensor in sorted(tensors.items()):
-        hashed.update(name.encode() + tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        hashed.update(name.encode())
+        if tensor.numel():
+            hashed.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return hashed.hexdigest()
 
 
