@@ -38,7 +38,7 @@ BAD = [
     ({"model": []}, "model must be a list"),
     ({"model": [3]}, r"\[\[model\]\] number 1 must be a table"),
     ({"model": [{"name": "A", "model": "transformer"}]}, "model 'A': model .* must be one of lightrnn, full, hsm"),
-    ({"model": [{"name": "A", "hidden": 3}]}, "model 'A' has an unknown field 'hidden'; known are name, kind, recipe"),
+    ({"model": [{"name": "A", "hidden": 3}]}, "model 'A' has an unknown field 'hidden'; known are name, kind, seeds, recipe"),
     ({"model": [{"name": "A", "hidden_size": 0}]}, "model 'A': hidden_size .* must be a whole number at least 1"),
     ({"model": [{"name": "A", "epochs": 3}]}, "model 'A': epochs is the whole grid's"),
     ({"model": [{"name": "A", "model": "hsm", "refine": "cluster"}]}, "model 'A': --refine is for --model lightrnn"),
@@ -139,3 +139,21 @@ def test_the_opponents_of_the_papers_grid_have_the_papers_sizes(name: str) -> No
         assert abs(parameters / 1e6 - millions) < 0.75  # millions: they round, and may count no biases
     hsm = next(entry for entry in Grid.load("paper-billionw").models if entry.name == "HSM")
     assert f"{sum(parameters_of(hsm.recipe.model, 793_471).values()) / 1e9:.1f}" == "1.6"
+
+
+def test_a_network_may_have_seeds_of_its_own() -> None:
+    values = {
+        "epochs": 1.0,
+        "seeds": [1],
+        "corpus": [{"name": "c", "folder": "c"}],
+        "model": [
+            {"name": "KN", "kind": "ngram"},
+            {"name": "one", "model": "hsm"},
+            {"name": "two", "model": "hsm", "seeds": [1, 7]},
+        ],
+    }
+    runs = [(run.model.name, run.seed) for run in Grid.from_dict(values, "g").runs()]
+    assert runs == [("KN", 0), ("one", 1), ("two", 1), ("two", 7)]
+    values["model"][2]["seeds"] = [1, 1]  # type: ignore[index]
+    with pytest.raises(LightRNNError, match=r"'two': seeds must be different whole numbers"):
+        Grid.from_dict(values, "g")

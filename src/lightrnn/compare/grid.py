@@ -1,6 +1,6 @@
 """A grid of corpora, models and seeds under one budget: what `lightrnn compare` runs, from a TOML file, checked.
 
-    seeds = [1, 2]                 # 1 unless given
+    seeds = [1, 2]                 # 1 unless given; a network may have its own
     minutes = 15                   # or epochs: the budget of every network; a corpus may have its own
     mix = true                     # each network also mixed with the first n-gram model
     target = "HSM 200"             # whose best validation perplexity the others are timed to
@@ -87,6 +87,7 @@ class ModelEntry:
     name: str
     recipe: Recipe | None = None
     order: int = 0
+    seeds: tuple[int, ...] = ()  # its own, where it has other ones than the grid
 
 
 @dataclass(frozen=True)
@@ -137,10 +138,7 @@ class Grid:
         for needed in ("corpus", "model"):
             if needed not in values:
                 raise LightRNNError(f"{origin} has no [[{needed}]]; add one")
-        seeds = values.get("seeds", [1])
-        most = RECIPE_FIELDS["seed"].metadata["most"]
-        if any(type(seed) is not int or not 0 <= seed <= most for seed in seeds) or len(set(seeds)) < len(seeds):
-            raise LightRNNError(f"{origin}: seeds must be different whole numbers from 0 to {most}, got {shown(seeds)}")
+        seeds = _seeds(values.get("seeds", [1]), origin)
         common = _budget(values, origin)
         corpora = tuple(
             _corpus(entry, _place(origin, "corpus", index, entry), base, common, budget)
@@ -150,7 +148,7 @@ class Grid:
             _model(entry, values.get("shared", {}), _place(origin, "model", index, entry))
             for index, entry in enumerate(values["model"], 1)
         )
-        grid = cls(name, corpora, models, tuple(seeds), values.get("mix", False), values.get("target"))
+        grid = cls(name, corpora, models, seeds, values.get("mix", False), values.get("target"))
         grid._check(origin)
         return grid
 
@@ -171,12 +169,13 @@ class Grid:
 
     def runs(self) -> list[GridRun]:
         """All there are: one seed of everything, then the next."""
+        seeds = list(dict.fromkeys([*self.seeds, *(seed for model in self.models for seed in model.seeds)]))
         return [
             GridRun(corpus, model, seed if model.recipe else 0)
-            for index, seed in enumerate(self.seeds)
+            for index, seed in enumerate(seeds)
             for corpus in self.corpora
             for model in self.models
-            if model.recipe or index == 0
+            if (seed in (model.seeds or self.seeds) if model.recipe else index == 0)
         ]
 
 
@@ -235,6 +234,13 @@ def checked_budget(unit: str, amount: float, where: str) -> Budget:
     return Budget(unit, float(amount))
 
 
+def _seeds(values: list[Any], where: str) -> tuple[int, ...]:
+    most = RECIPE_FIELDS["seed"].metadata["most"]
+    if any(type(seed) is not int or not 0 <= seed <= most for seed in values) or len(set(values)) < len(values):
+        raise LightRNNError(f"{where}: seeds must be different whole numbers from 0 to {most}, got {shown(values)}")
+    return tuple(values)
+
+
 def _name(entry: Facts, where: str) -> str:
     name = entry.get("name", "")
     if not slug(name) or not name.isprintable():
@@ -268,15 +274,15 @@ def _model(entry: Any, shared: Facts, where: str) -> ModelEntry:
     settings = {"recipe": str} | dict.fromkeys((name for name in RECIPE_FIELDS if name not in NOT_A_MODELS), None)
     for values, known, place in (
         (shared, settings, f"{where}, [shared]"),
-        (entry, {"name": str, "kind": str} | settings, where),
+        (entry, {"name": str, "kind": str, "seeds": list} | settings, where),
     ):
         if isinstance(values, dict) and (misplaced := [name for name in NOT_A_MODELS if name in values]):
             raise LightRNNError(f"{place}: {misplaced[0]} is the whole grid's, so that all models get the same")
         _check_fields(values, known, place)
     if entry.get("kind", "network") != "network":
         raise LightRNNError(f"{where}: kind must be network or ngram, got {shown(entry['kind'])}")
-    overrides = shared | {name: value for name, value in entry.items() if name not in ("name", "kind")}
+    overrides = shared | {name: value for name, value in entry.items() if name not in ("name", "kind", "seeds")}
     with _told(where):
         recipe = Recipe.load(overrides.pop("recipe", "small")).override(overrides)
         check_rounds(recipe)
-    return ModelEntry(_name(entry, where), recipe)
+    return ModelEntry(_name(entry, where), recipe, seeds=_seeds(entry.get("seeds", []), where))
