@@ -38,7 +38,10 @@ BAD = [
     ({"model": []}, "model must be a list"),
     ({"model": [3]}, r"\[\[model\]\] number 1 must be a table"),
     ({"model": [{"name": "A", "model": "transformer"}]}, "model 'A': model .* must be one of lightrnn, full, hsm"),
-    ({"model": [{"name": "A", "hidden": 3}]}, "model 'A' has an unknown field 'hidden'; known are name, kind, seeds, recipe"),
+    (
+        {"model": [{"name": "A", "hidden": 3}]},
+        "model 'A' has an unknown field 'hidden'; known are name, kind, seeds, recipe",
+    ),
     ({"model": [{"name": "A", "hidden_size": 0}]}, "model 'A': hidden_size .* must be a whole number at least 1"),
     ({"model": [{"name": "A", "epochs": 3}]}, "model 'A': epochs is the whole grid's"),
     ({"model": [{"name": "A", "model": "hsm", "refine": "cluster"}]}, "model 'A': --refine is for --model lightrnn"),

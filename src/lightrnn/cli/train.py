@@ -143,11 +143,13 @@ def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
     model, training, table = recipe.model, recipe.training, recipe.bootstrap
     rounds = f"{table.refinements} × {table.refine}" if table.refinements else "not refined"
     epochs = f"{training.epochs:g} epoch{'s' * (training.epochs != 1)}"
+    vectors = f", tied vectors of {model.input_size}" if model.tied else ""
+    alone = f", {model.alone:,} words alone" if model.alone else ""
     return (
         f"{corpus.path.name}: {len(corpus.split('train')):,} words, vocabulary {len(corpus.vocabulary):,}; "
-        f"{model.layers} × {model.hidden_size} {model.cell}, {training.optimizer}, {epochs}"
+        f"{model.layers} × {model.hidden_size} {model.cell}{vectors}, {training.optimizer}, {epochs}"
         + (f" or {training.minutes:g} minutes" if training.minutes else "")
-        + (f"; table {origin}, {rounds}" if kind_of(model).has_table else f"; {model.model}")
+        + (f"; table {origin}{alone}, {rounds}" if kind_of(model).has_table else f"; {model.model}")
     )
 
 
