@@ -170,10 +170,11 @@ def random_lightrnn(
     units: int = 7,
     alone: int = 0,
     tied: bool = False,
+    head: int = 0,
 ) -> LightRNN:
     """V words in a table of K components at random, all weights at random, ready to score."""
     torch.manual_seed(seed)
-    sizes = {"layers": layers, "hidden_size": units, "embedding_size": 5, "alone": alone, "tied": tied}
+    sizes = {"layers": layers, "hidden_size": units, "embedding_size": 5, "alone": alone, "tied": tied, "head": head}
     config = ModelConfig(cell=cell, components=K, rows=rows, output_bias=bias, dropout=0.3, **sizes)
     apart = np.random.default_rng(seed + 1).permutation(V)[:alone]
     model = LightRNN(config, WordTable.random(V, K, rows, seed=seed, alone=apart))

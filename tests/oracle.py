@@ -29,6 +29,8 @@ class Oracle:
     output_bias: list[np.ndarray]
     codes: np.ndarray  # (V, K), -1 where a word has no more
     projection: np.ndarray | None = None  # (D, H)
+    head: int = 0  # rows scored at every word; the others share `rest`, and each has its part of that
+    rest: tuple[np.ndarray, float] = (np.zeros(0), 0.0)  # vector and bias
 
     def codes_of(self, word):
         return [int(code) for code in self.codes[word] if code >= 0]
@@ -64,6 +66,10 @@ class Oracle:
         scores = self.output_vectors[s] @ seen + self.output_bias[s]
         exists = [any((self.codes[:, : s + 1] == [*prefix, v]).all(axis=1)) for v in range(len(scores))]
         e = np.where(exists, np.exp(scores - scores.max()), 0.0)
+        if s == 0 and self.head:
+            rest = np.exp(self.rest[0] @ seen + self.rest[1] - scores.max())
+            of_head = e[: self.head].sum() + rest
+            return np.concatenate([e[: self.head] / of_head, rest / of_head * e[self.head :] / e[self.head :].sum()])
         return e / e.sum()
 
     def word_log_probs(self, last_word, word, state):
@@ -116,6 +122,8 @@ def oracle_of(model) -> Oracle:
         output_bias=[weights.get(f"output_bias.{s}", np.zeros(model.shape[s])) for s in range(K)],
         codes=model.codes.numpy(),
         projection=weights.get("projection.weight"),
+        head=min(model.config.head, int((model.codes[:, 1] < 0).sum())) if "rest_vector" in weights else 0,
+        rest=(weights.get("rest_vector", np.zeros((1, 0)))[0], float(weights.get("rest_bias", np.zeros(1))[0])),
     )
 
 

@@ -127,6 +127,13 @@ class ModelConfig(Settings):
         most=2**31 - 1,
         or_word="auto",
     )
+    head: int = setting(
+        0,
+        "of the words alone, so many are scored at every word, and with them the chance of all other rows, which are "
+        "scored only where one of them comes: faster; 0: all rows in one softmax",
+        least=0,
+        most=2**31 - 1,
+    )
     rows: int = setting(
         0,
         "most rows for the words that share them; 0: about the root of their number, the smallest model; more, of "

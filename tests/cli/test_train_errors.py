@@ -319,6 +319,7 @@ VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": 
 SWITCHES = ("output_bias", "start_vectors", "tied", "bigram_vectors")
 VALUES |= {
     "alone": 5,
+    "head": 3,
     "embedding_size": 9,
     "rows": 9,
     "forget_bias": 0.5,

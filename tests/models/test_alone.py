@@ -36,11 +36,15 @@ def cut(model: LightRNN, words: NDArray[np.int64], lengths: list[int]) -> tuple[
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("V", "K", "rows", "alone"), SHAPES)
-@pytest.mark.parametrize(("tied", "units"), [(False, 7), (True, 7), (True, 5)])  # vectors have 5
+@pytest.mark.parametrize(  # vectors have 5
+    ("tied", "units", "head"), [(False, 7, 0), (True, 7, 0), (True, 5, 0), (True, 7, 3), (False, 7, 100)]
+)
 def test_equations_with_windows_cut_inside_words(
-    cell: str, V: int, K: int, rows: int, alone: int, tied: bool, units: int
+    cell: str, V: int, K: int, rows: int, alone: int, tied: bool, units: int, head: int
 ) -> None:
-    model = random_lightrnn(cell, V, K, layers=2, bias=V % 2 == 1, rows=rows, units=units, alone=alone, tied=tied)
+    sizes = {"layers": 2, "rows": rows, "units": units, "alone": alone, "head": head}
+    model = random_lightrnn(cell, V, K, bias=V % 2 == 1, tied=tied, **sizes)
+    assert model.head == (min(head, alone) if min(head, alone) < model.shape[0] else 0)
     assert model.alone == alone
     words = np.random.default_rng(V).integers(V, size=25)
     expected, _ = oracle_of(model).score(words)
@@ -55,9 +59,11 @@ def test_equations_with_windows_cut_inside_words(
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("V", "K", "rows", "alone"), SHAPES)
-@pytest.mark.parametrize("tied", [False, True])
-def test_all_words_sum_to_one_and_are_the_oracles(cell: str, V: int, K: int, rows: int, alone: int, tied: bool) -> None:
-    model = random_lightrnn(cell, V, K, rows=rows, alone=alone, tied=tied)
+@pytest.mark.parametrize(("tied", "head"), [(False, 0), (True, 0), (False, 3), (True, 100)])
+def test_all_words_sum_to_one_and_are_the_oracles(
+    cell: str, V: int, K: int, rows: int, alone: int, tied: bool, head: int
+) -> None:
+    model = random_lightrnn(cell, V, K, rows=rows, alone=alone, tied=tied, head=head)
     predictor, oracle = model.predictor(), oracle_of(model)
     words = np.random.default_rng(1).integers(V, size=6)
     state = to_arrays(model.log_probs(torch.from_numpy(words)[None])[1])
@@ -78,7 +84,7 @@ def test_all_words_sum_to_one_and_are_the_oracles(cell: str, V: int, K: int, row
 )
 @pytest.mark.parametrize("sharpness", [0.0, 1.0, 8.0])
 def test_likeliest_words_are_the_top_of_all(V: int, K: int, rows: int, alone: int, sharpness: float) -> None:
-    model = random_lightrnn(V=V, K=K, rows=rows, alone=alone, tied=True)
+    model = random_lightrnn(V=V, K=K, rows=rows, alone=alone, tied=True, head=5)
     model.projection.weight.data.mul_(sharpness)
     predictor = model.predictor()
     state = to_arrays(model.log_probs(torch.tensor([[0, 1, 2]]))[1])
@@ -104,7 +110,7 @@ def test_a_word_that_stands_alone_needs_no_opened_row() -> None:
 
 
 def test_draws_follow_the_distribution() -> None:
-    model = random_lightrnn(V=12, alone=4, tied=True)
+    model = random_lightrnn(V=12, alone=4, tied=True, head=2)
     predictor = model.predictor()
     state = to_arrays(model.log_probs(torch.tensor([[0, 1, 2]]))[1])
     random = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from ..table.word_table import WordTable, component_names, table_shape
 from ..text.vocabulary import Vocabulary
 from .kind import Kind, Shape, Size
 from .predictor import CodePredictor
-from .sizes import CHARACTER_SIZE, FEATURES, FILTERS, adaptive_shape, vectors_and_recurrence
+from .sizes import CHARACTER_SIZE, FEATURES, FILTERS, adaptive_shape, head_of, vectors_and_recurrence
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,18 +33,25 @@ def _lightrnn_shape(config: ModelConfig, words: int) -> Shape:
     return table_shape(words, config.components, config.rows, config.alone)
 
 
+def _lightrnn_parameters(config: ModelConfig, size: Size) -> dict[str, int]:
+    shape = size.shape or _lightrnn_shape(config, size.words)
+    found = vectors_and_recurrence(config, sum(shape))
+    assert isinstance(config.alone, int)
+    if head_of(config, shape[0], config.alone):
+        found["output vectors"] += (config.input_size if config.tied else config.hidden_size) + config.output_bias
+    return found
+
+
 LIGHTRNN = Kind(
     build=_build_lightrnn,
     parts=lambda config: component_names(config.components),
-    parameters=lambda config, size: vectors_and_recurrence(
-        config, sum(size.shape or _lightrnn_shape(config, size.words))
-    ),
+    parameters=_lightrnn_parameters,
     has_table=True,
     predictor=CodePredictor,
     start_shape=_lightrnn_shape,
     settings=frozenset(
         {
-            *("embedding_size", "components", "alone", "rows", "tied", "output_bias"),
+            *("embedding_size", "components", "alone", "head", "rows", "tied", "output_bias"),
             *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver"),
         }
     ),

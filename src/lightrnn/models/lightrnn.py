@@ -22,6 +22,7 @@ from ..config import ModelConfig
 from ..table.word_table import WordTable
 from .base import RecurrentModel, State, recurrence_of, select_state
 from .predictor import CodePredictor
+from .sizes import head_of
 
 
 class LightRNN(RecurrentModel):
@@ -29,7 +30,8 @@ class LightRNN(RecurrentModel):
 
     input_vectors: x^r and x^c, stacked by component, (N, D). output_vectors[s]: y^r or y^c, (n_s, H); none where they
     are tied, which is the input vectors then, scored with a projection of the state, H → D, if the two sizes differ.
-    recurrence: W, U and b, the same for the row and the column step. codes: the table, (V, K), a buffer.
+    recurrence: W, U and b, the same for the row and the column step. codes: the table, (V, K), a buffer. head: the rows
+    that are scored at every word, and rest_vector, which scores all others together; 0: the rows have one softmax.
     """
 
     codes: Tensor
@@ -49,6 +51,10 @@ class LightRNN(RecurrentModel):
         self.output_vectors = nn.ParameterList(torch.empty(n, H) for n in table.shape if not config.tied)
         self.projection = nn.Linear(H, D, bias=False) if config.tied and D != H else nn.Identity()
         self.output_bias = nn.ParameterList(torch.empty(n) for n in table.shape if config.output_bias)
+        self.head = head_of(config, table.shape[0], table.alone)
+        if self.head:
+            self.rest_vector = nn.Parameter(torch.empty(1, D if config.tied else H))
+            self.rest_bias = nn.Parameter(torch.empty(1)) if config.output_bias else None
         self.reset()
 
     @property
@@ -78,8 +84,11 @@ class LightRNN(RecurrentModel):
         found = features.new_zeros(len(features))
         for s, (first, n) in enumerate(zip(self.offsets, self.shape, strict=True)):
             where = ((targets >= first) & (targets < first + n)).nonzero().squeeze(1)
-            scores = self.scores(s, features[where], self._prefixes(codes, where, s))  # (positions, n_s)
-            picked = -F.cross_entropy(scores, targets[where] - first, reduction="none")
+            if s == 0 and self.head:
+                picked = self._row_log_probs(features[where], targets[where])
+            else:
+                scores = self.scores(s, features[where], self._prefixes(codes, where, s))  # (positions, n_s)
+                picked = -F.cross_entropy(scores, targets[where] - first, reduction="none")
             found = found.index_copy(0, where, picked.to(found.dtype))
         return found.view(len(codes), -1, 1), state
 
@@ -150,6 +159,19 @@ class LightRNN(RecurrentModel):
         on_edge = (prefix == prefix.new_tensor(last[:component])).all(dim=-1)  # (P,)
         missing = torch.arange(self.shape[component], device=scores.device) > self.last_place[component]  # (n_s)
         return scores.masked_fill(on_edge.unsqueeze(-1) & missing, -torch.inf)
+
+    def _row_log_probs(self, features: Tensor, rows: Tensor) -> Tensor:
+        """Rows in two softmaxes: log P (P,) of rows (P,), those of the head, and the others as the rest times their
+        share of it."""
+        vectors, head, bias, rest_bias = self.scoring_vectors(0), self.head, None, None
+        if self.rest_bias is not None:
+            bias = torch.cat([self.output_bias[0][:head], self.rest_bias])
+            rest_bias = self.output_bias[0][head:]
+        scores = F.linear(features, torch.cat([vectors[:head], self.rest_vector]), bias)
+        found = -F.cross_entropy(scores, rows.clamp(max=head), reduction="none")
+        where = (rows >= head).nonzero().squeeze(1)
+        within = F.linear(features[where], vectors[head:], rest_bias)
+        return found.index_add(0, where, -F.cross_entropy(within, rows[where] - head, reduction="none"))
 
     def _prefixes(self, codes: Tensor, where: Tensor, component: int) -> Tensor | None:
         """(P, component): the codes before some of those to score, given by their flat positions; None: all values of

@@ -21,6 +21,7 @@ from ..registry import CELLS
 from ..table.word_table import WordTable
 from .cells import Array, Cell
 from .likeliest import Likeliest, draw_from
+from .sizes import head_of
 from .tensors import check_like
 
 Arrays = tuple[Array, ...]  # a state: (L, B, H) each
@@ -111,7 +112,12 @@ class CodePredictor:
         outputs = tied if config.tied else [weights[f"output_vectors.{s}"] for s in range(table.components)]
         self._vectors = [vectors.T for vectors in outputs]  # (H or D, n_s)
         self._projection = weights["projection.weight"].T if "projection.weight" in weights else None  # (H, D)
-        self._biases = [weights.get(f"output_bias.{s}", np.float32(0)) for s in range(table.components)]
+        self._biases = [weights.get(f"output_bias.{s}", np.zeros(n, np.float32)) for s, n in enumerate(table.shape)]
+        self._head = head_of(config, table.shape[0], table.alone)
+        if self._head:
+            rest = weights["rest_vector"].T, weights.get("rest_bias", np.zeros(1, np.float32))
+            self._head_vectors = np.concatenate([self._vectors[0][:, : self._head], rest[0]], axis=1)
+            self._head_biases = np.concatenate([self._biases[0][: self._head], rest[1]])
 
     def _codes(self, word: int) -> Numbers:
         """The codes of a word, numbers of input vectors."""
@@ -207,15 +213,17 @@ class CodePredictor:
     def _log_probs(self, component: int, hidden: Array, prefix: Numbers) -> Array:
         """Equation (2): hidden (P, H), prefix (P, component) → (P, n_component); see LightRNN.scores."""
         features = hidden if self._projection is None else hidden @ self._projection
+        if component == 0 and self._head:
+            of_head = _log_softmax(features @ self._head_vectors + self._head_biases)
+            within = _log_softmax(features @ self._vectors[0][:, self._head :] + self._biases[0][self._head :])
+            return np.concatenate([of_head[:, :-1], within + of_head[:, -1:]], axis=1)
         scores: Array = features @ self._vectors[component] + self._biases[component]
         last = self._table.last_place
         if not self._table.is_full and last[component] < self._table.shape[component] - 1:
             on_edge = (prefix == np.array(last[:component], np.int64)).all(axis=-1)  # (P,)
             missing = np.arange(self._table.shape[component]) > last[component]  # (n_s,)
             scores[on_edge[:, None] & missing] = -np.inf
-        scores -= scores.max(axis=-1, keepdims=True)
-        scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-        return scores
+        return _log_softmax(scores)
 
     def _rows(self, last_word: int, state: Arrays) -> tuple[Array, "_Prefixes"]:
         """The log-probabilities of the words that stand alone, row by row, and of the rows that are shared."""
@@ -277,9 +285,18 @@ def _expected(config: ModelConfig, table: WordTable) -> dict[str, NDArray[Any]]:
     shapes |= {f"output_vectors.{s}": (n, H) for s, n in enumerate(table.shape) if not config.tied}
     if config.tied and D != H:
         shapes["projection.weight"] = (D, H)
+    if head_of(config, table.shape[0], table.alone):
+        shapes |= {"rest_vector": (1, D if config.tied else H)} | ({"rest_bias": (1,)} if config.output_bias else {})
     shapes |= {f"output_bias.{s}": (n,) for s, n in enumerate(table.shape) if config.output_bias}
     like: dict[str, NDArray[Any]] = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
     return like | {"codes": table.codes.astype(np.int32)}
+
+
+def _log_softmax(scores: Array) -> Array:
+    """In place, over the last dimension."""
+    scores -= scores.max(axis=-1, keepdims=True)
+    scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    return scores
 
 
 def _top(values: Array, count: int) -> Numbers:

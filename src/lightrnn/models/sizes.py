@@ -24,6 +24,12 @@ def vectors_and_recurrence(config: ModelConfig, vectors: int) -> dict[str, int]:
     }
 
 
+def head_of(config: ModelConfig, rows: int, alone: int) -> int:
+    """How many rows are scored at every word, where the others are scored apart; 0: there is one softmax for all."""
+    head = min(config.head, alone)
+    return head if head < rows else 0
+
+
 def conventional_parameters(config: ModelConfig, vocabulary_size: int) -> dict[str, int]:
     """The same network with an input and an output vector for every word: V·n + V·m."""
     return vectors_and_recurrence(config, vocabulary_size)

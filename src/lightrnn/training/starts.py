@@ -74,7 +74,7 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
 
     The start's vectors, each component's brought to a standard deviation of `scale`, fill as many dimensions of the
     input and the output vectors as they have. The biases become the logs of what share of the text each row or column
-    has.
+    has. The rows that are not in the head have together what they have one by one: their mean vector, their share.
     """
     assert start.vectors is not None
     with torch.no_grad():
@@ -91,3 +91,10 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
             logs = np.log(np.bincount(chosen[there], weights=np.maximum(counts, 0.5)[there], minlength=len(bias)))
             if len(bias):
                 bias.copy_(torch.from_numpy(logs - logs.mean()))
+        if model.head:
+            shares = np.bincount(start.table.codes[:, 0], weights=np.maximum(counts, 0.5), minlength=model.shape[0])
+            rest = shares[model.head :]
+            weights = torch.from_numpy(rest / rest.sum()).to(model.rest_vector)
+            model.rest_vector.copy_((weights @ model.scoring_vectors(0)[model.head :])[None])
+            if model.rest_bias is not None:
+                model.rest_bias.fill_(float(np.log(rest.sum()) - np.log(shares).mean()))
