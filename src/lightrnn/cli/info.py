@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,10 @@ from ..config import ModelConfig, Recipe, recipe_names
 from ..errors import LightRNNError
 from . import screen
 from .options import JsonOption, with_settings
+
+if TYPE_CHECKING:
+    from ..table.word_table import WordTable
+    from ..text.vocabulary import Vocabulary
 
 
 @with_settings(ModelConfig)
@@ -33,12 +37,17 @@ def info(
 ) -> None:
     """How large a model is, part by part, beside a conventional one of the same shape.
 
-    lightrnn info model
-    lightrnn info --recipe paper-billionw --vocab-size 793471
-    lightrnn info --vocab-size 10000000 --hidden-size 1024
+    --json has table_shape, with a row for each of the words that stand alone; alone, how many do; shared_shape, of the
+    table of the others; steps_a_word, how many recurrent steps a word of the training text takes on average, null
+    where no text is known; and parameters by part, where the output vectors of a tied model are what it adds to the
+    input's: biases, and a projection if the two sizes differ.
+
+      lightrnn info model
+      lightrnn info --recipe paper-billionw --vocab-size 793471
+      lightrnn info --vocab-size 10000000 --hidden-size 1024
     """
     from ..inference.loading import is_mix
-    from ..models.folder import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
+    from ..models.folder import TABLE, VOCABULARY, WEIGHTS, load_table, load_vocabulary, read_config
     from ..models.kind import Size, kind_of
     from ..models.sizes import conventional_parameters, human_bytes
 
@@ -54,8 +63,10 @@ def info(
             return
         config = read_config(folder)
         settings = ModelConfig.from_dict(config["model"], str(folder))
-        shape = tuple(config["table_shape"]) if "table_shape" in config else None
-        size = Size(int(config["vocabulary_size"]), shape, len(load_vocabulary(folder).alphabet))
+        vocabulary = load_vocabulary(folder)
+        table = load_table(folder, vocabulary) if kind_of(settings).has_table else None
+        size = Size(len(vocabulary), table.shape if table else None, len(vocabulary.alphabet))
+        alone, steps = table.alone if table else 0, steps_a_word(table, vocabulary)
         files = {
             name: (folder / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (folder / name).exists()
         }
@@ -63,8 +74,15 @@ def info(
         raise LightRNNError("give a MODEL, or --vocab-size (with --recipe or fields such as --hidden-size)")
     else:
         settings = Recipe.load(recipe or "small").override(overrides).model
+        if settings.alone == "auto":
+            screen.note("--alone auto goes by the words' counts, which are not known here: none alone; give --alone N")
+            settings = replace(settings, alone=0)
         kind = kind_of(settings)
         size = Size(vocab_size, kind.start_shape(settings, vocab_size) if kind.has_table else None)
+        alone = min(int(settings.alone), vocab_size) if kind.has_table else 0
+        codes = 1 if alone or size.shape is None else len(size.shape)
+        steps = None if 0 < alone < vocab_size else float(codes)
+    shared = (size.shape[0] - alone, *size.shape[1:]) if size.shape else None
     parts = kind_of(settings).parameters(settings, size)
     full = conventional_parameters(replace(settings, model="full"), size.words)
     if as_json:
@@ -72,20 +90,31 @@ def info(
             "model": settings.model,
             "vocabulary_size": size.words,
             "table_shape": list(size.shape) if size.shape else None,
+            "alone": alone,
+            "shared_shape": list(shared) if shared else None,
+            "steps_a_word": steps,
+            "tied": settings.tied,
+            "embedding_size": settings.input_size,
             "parameters": parts,
             "conventional": full,
         }
         screen.print_json(facts | {"files": files, "training": config.get("training", {})})
         return
-    described = f"table {' × '.join(map(str, size.shape))}" if size.shape else settings.model
+    words = f"vocabulary {size.words:,}"
+    if alone:
+        words += f" with {alone:,} alone" if alone < size.words else ", all alone"
+    if alone < size.words:
+        words += f", table {' × '.join(map(str, shared))}" if shared else f", {settings.model}"
     screen.out.print(
-        f"vocabulary {size.words:,}, {described}, {settings.layers} × {settings.hidden_size} {settings.cell}, "
-        f"input vectors of {settings.input_size}"
+        f"{words}, {settings.layers} × {settings.hidden_size} {settings.cell}, "
+        f"{'tied' if settings.tied else 'input'} vectors of {settings.input_size}"
     )
+    if alone and steps is not None:
+        screen.out.print(f"{steps:.2f} recurrent steps a word of the training text")
     if perplexity := config.get("training", {}).get("valid_perplexity"):
         screen.out.print(f"validation perplexity {perplexity:.2f}")
     screen.out.print()
-    screen.out.print(size_table(parts, full, settings.model))
+    screen.out.print(size_table(parts, full, settings))
     if files:
         screen.out.print()
         rows = [[name, human_bytes(count)] for name, count in files.items()]
@@ -109,8 +138,16 @@ def _mix_info(folder: Path, as_json: bool) -> None:
     screen.out.print(screen.table(None, "model", "weight", rows=rows))
 
 
-def size_table(parts: dict[str, int], full: dict[str, int], name: str = "lightrnn") -> Any:
-    """Parameters and bytes of the model called `name`, beside a conventional one."""
+def steps_a_word(table: WordTable | None, vocabulary: Vocabulary) -> float:
+    """How many recurrent steps a word of the training text takes on average: one for each of its codes."""
+    if table is None:
+        return 1.0
+    counts, lengths = vocabulary.counts, (table.codes >= 0).sum(axis=1)
+    return float(counts @ lengths) / max(int(counts.sum()), 1)
+
+
+def size_table(parts: dict[str, int], full: dict[str, int], settings: ModelConfig) -> Any:
+    """Parameters and bytes of a model with these settings, beside a conventional one."""
 
     from ..models.sizes import BYTES, human_bytes, human_count
 
@@ -124,7 +161,9 @@ def size_table(parts: dict[str, int], full: dict[str, int], name: str = "lightrn
         ]
 
     vectors = ("input vectors", "output vectors")
-    rows = [row(part, parts[part], full.get(part, 0)) for part in parts]
+    projected = " and projection" if settings.input_size != settings.hidden_size else ""
+    names = {"input vectors": "tied vectors", "output vectors": f"biases{projected}"} if settings.tied else {}
+    rows = [row(names.get(part, part), parts[part], full.get(part, 0)) for part in parts]
     rows.append(row("word vectors in all", *(sum(model.get(part, 0) for part in vectors) for model in (parts, full))))
     rows.append(row("total", sum(parts.values()), sum(full.values())))
-    return screen.table(None, "parameters", name, "", "conventional", "", rows=rows)
+    return screen.table(None, "parameters", settings.model, "", "conventional", "", rows=rows)
