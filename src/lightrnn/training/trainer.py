@@ -292,7 +292,7 @@ class Trainer:
         check_like(tensors, expected)
         check_finite(tensors, torch.finfo().max)
         for name, tensor in tensors.items():
-            if name.endswith((".step", ".exp_avg_sq")) and tensor.min() < 0:
+            if name.endswith((".step", ".exp_avg_sq")) and (tensor < 0).any():
                 raise LightRNNError(f"{name} holds values below 0")
         try:
             torch.Generator().set_state(tensors["random.cpu"])
