@@ -72,10 +72,16 @@ def table_of(folder: Path) -> WordTable:
     return load_table(folder, load_vocabulary(folder))
 
 
+def summary(folder: Path) -> dict[str, Any]:
+    """How it was trained."""
+    found: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"]
+    return found
+
+
 def test_evaluation_is_the_validation_of_the_training(asked, trained: tuple[Path, Corpus]) -> None:
     folder, corpus = trained
     facts = asked("evaluate", folder, corpus.path, "--split", "valid")
-    told = json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"]["valid_perplexity"]
+    told = summary(folder)["valid_perplexity"]
     assert facts["perplexity"] == pytest.approx(told, rel=FLOAT32)
     assert sum(facts["parts"].values()) == pytest.approx(facts["nats"], rel=FLOAT32)
     assert exp(facts["nats"] / facts["tokens"]) == pytest.approx(told, rel=FLOAT32)
@@ -194,9 +200,8 @@ def test_refinements_move_only_words_that_share(
     assert (old.shape, old.alone) == (new.shape, new.alone)
     assert moved.any()
     assert (old.codes[moved, 1] >= 0).all()
-    told = json.loads((tmp_path / "moved" / "config.json").read_text(encoding="utf-8"))["training"]
     facts = asked("evaluate", "moved", corpus.path, "--split", "valid")
-    assert facts["perplexity"] == pytest.approx(told["valid_perplexity"], rel=FLOAT32)
+    assert facts["perplexity"] == pytest.approx(summary(tmp_path / "moved")["valid_perplexity"], rel=FLOAT32)
 
 
 def test_what_info_says(asked, call: Call, trained: tuple[Path, Corpus]) -> None:
@@ -321,6 +326,18 @@ def test_a_run_killed_in_a_refinement_goes_on_to_the_same_bytes(
     assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "killed")
 
 
+def test_where_all_words_stand_alone_nothing_is_refined(call: Call, tiny: Corpus, tmp_path: Path) -> None:
+    """Asked for, it is refused before anything is trained; a recipe's refinement gives way."""
+    (tmp_path / "recipe.toml").write_text("[bootstrap]\nrefine = 'cluster'\n", encoding="utf-8")
+    every = ("train", tiny.path, "-o", "model", "--alone", 10**6)
+    assert "all words stand alone" in refused(call(*every, *QUICK, "--refine", "matching"))
+    assert not (tmp_path / "model").exists()
+    sizes = [option for option in QUICK if option not in ("--refine", "none")]
+    result = call(*every, *sizes, "--recipe", "recipe.toml")
+    assert result.code == 0, result.err
+    assert "not refined" in result.err
+
+
 def test_going_on_from_a_model(asked, call: Call, trained: tuple[Path, Corpus], tmp_path: Path) -> None:
     folder, corpus = trained
     old = load_model(folder)[0]
@@ -361,6 +378,13 @@ def test_any_word_may_stand_alone_in_a_table_that_is_given(asked, call: Call, ti
     assert asked("table", "model")["alone"]["words"] == sorted(words, key=tiny.vocabulary.ids.__getitem__)
     counts = tiny.vocabulary.counts
     assert asked("info", "model")["steps_a_word"] == pytest.approx(2 - counts[apart].sum() / counts.sum())
+
+
+def test_windows_in_which_no_word_begins(call: Call, tiny: Corpus, tmp_path: Path) -> None:
+    """One code each: now and then it is a column."""
+    tracks = ("--batch-size", 1, "--window", 1, "--epochs", 0.05)
+    assert call("train", tiny.path, "-o", "model", "--alone", 8, *QUICK, *tracks).code == 0
+    assert summary(tmp_path / "model")["steps"] > summary(tmp_path / "model")["words"]
 
 
 # --- options

@@ -136,7 +136,11 @@ MODEL_COMMANDS: tuple[tuple[str, ...], ...] = (
     ("train", "data", "-o", "MODEL", "--resume", "--epochs", "0.3"),
     ("prepare", "test.txt", "--vocab", "MODEL", "-o", "new"),
 )
-TABLE_COMMANDS = (("table", "MODEL"), ("table", "MODEL", "--html", "new.html"), ("reallocate", "MODEL", "data", "-o", "new"))
+TABLE_COMMANDS = (
+    ("table", "MODEL"),
+    ("table", "MODEL", "--html", "new.html"),
+    ("reallocate", "MODEL", "data", "-o", "new"),
+)
 RESUME = ("train", "data", "-o", "MODEL", "--resume", "--epochs", "0.3")
 DATA_COMMANDS: tuple[tuple[str, ...], ...] = (
     ("train", "data", "-o", "new", *FEW),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +15,7 @@ from . import screen
 from .options import JsonOption, with_settings
 
 if TYPE_CHECKING:
-    from ..table.word_table import WordTable
-    from ..text.vocabulary import Vocabulary
+    from ..models.kind import Size
 
 
 @with_settings(ModelConfig)
@@ -47,8 +46,8 @@ def info(
       lightrnn info --vocab-size 10000000 --hidden-size 1024
     """
     from ..inference.loading import is_mix
-    from ..models.folder import TABLE, VOCABULARY, WEIGHTS, load_table, load_vocabulary, read_config
-    from ..models.kind import Size, kind_of
+    from ..models.folder import TABLE, VOCABULARY, WEIGHTS, read_config
+    from ..models.kind import kind_of
     from ..models.sizes import conventional_parameters, human_bytes
 
     files: dict[str, int] = {}
@@ -62,55 +61,23 @@ def info(
             _mix_info(folder, as_json)
             return
         config = read_config(folder)
-        settings = ModelConfig.from_dict(config["model"], str(folder))
-        vocabulary = load_vocabulary(folder)
-        table = load_table(folder, vocabulary) if kind_of(settings).has_table else None
-        size = Size(len(vocabulary), table.shape if table else None, len(vocabulary.alphabet))
-        alone, steps = table.alone if table else 0, steps_a_word(table, vocabulary)
+        told = _trained(folder, ModelConfig.from_dict(config["model"], str(folder)))
         files = {
             name: (folder / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (folder / name).exists()
         }
     elif vocab_size is None:
         raise LightRNNError("give a MODEL, or --vocab-size (with --recipe or fields such as --hidden-size)")
     else:
-        settings = Recipe.load(recipe or "small").override(overrides).model
-        if settings.alone == "auto":
-            screen.note("--alone auto goes by the words' counts, which are not known here: none alone; give --alone N")
-            settings = replace(settings, alone=0)
-        kind = kind_of(settings)
-        size = Size(vocab_size, kind.start_shape(settings, vocab_size) if kind.has_table else None)
-        alone = min(int(settings.alone), vocab_size) if kind.has_table else 0
-        codes = 1 if alone or size.shape is None else len(size.shape)
-        steps = None if 0 < alone < vocab_size else float(codes)
-    shared = (size.shape[0] - alone, *size.shape[1:]) if size.shape else None
+        told = _untrained(Recipe.load(recipe or "small").override(overrides).model, vocab_size)
+    settings, size = told.settings, told.size
     parts = kind_of(settings).parameters(settings, size)
     full = conventional_parameters(replace(settings, model="full"), size.words)
     if as_json:
-        facts = {
-            "model": settings.model,
-            "vocabulary_size": size.words,
-            "table_shape": list(size.shape) if size.shape else None,
-            "alone": alone,
-            "shared_shape": list(shared) if shared else None,
-            "steps_a_word": steps,
-            "tied": settings.tied,
-            "embedding_size": settings.input_size,
-            "parameters": parts,
-            "conventional": full,
-        }
+        facts = told.facts | {"parameters": parts, "conventional": full}
         screen.print_json(facts | {"files": files, "training": config.get("training", {})})
         return
-    words = f"vocabulary {size.words:,}"
-    if alone:
-        words += f" with {alone:,} alone" if alone < size.words else ", all alone"
-    if alone < size.words:
-        words += f", table {' × '.join(map(str, shared))}" if shared else f", {settings.model}"
-    screen.out.print(
-        f"{words}, {settings.layers} × {settings.hidden_size} {settings.cell}, "
-        f"{'tied' if settings.tied else 'input'} vectors of {settings.input_size}"
-    )
-    if alone and steps is not None:
-        screen.out.print(f"{steps:.2f} recurrent steps a word of the training text")
+    for line in told.lines:
+        screen.out.print(line)
     if perplexity := config.get("training", {}).get("valid_perplexity"):
         screen.out.print(f"validation perplexity {perplexity:.2f}")
     screen.out.print()
@@ -119,6 +86,76 @@ def info(
         screen.out.print()
         rows = [[name, human_bytes(count)] for name, count in files.items()]
         screen.out.print(screen.table(None, "file", "size", rows=rows))
+
+
+@dataclass(frozen=True)
+class Told:
+    """A model before it is weighed. alone: words that stand alone; steps: recurrent ones a word of the training text
+    takes on average, None where that is not known."""
+
+    settings: ModelConfig
+    size: Size
+    alone: int
+    steps: float | None
+
+    @property
+    def shared(self) -> tuple[int, ...] | None:
+        """The shape of the table that the other words share."""
+        return (self.size.shape[0] - self.alone, *self.size.shape[1:]) if self.size.shape else None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {
+            "model": self.settings.model,
+            "vocabulary_size": self.size.words,
+            "table_shape": list(self.size.shape) if self.size.shape else None,
+            "alone": self.alone,
+            "shared_shape": list(self.shared) if self.shared else None,
+            "steps_a_word": self.steps,
+            "tied": self.settings.tied,
+            "embedding_size": self.settings.input_size,
+        }
+
+    @property
+    def lines(self) -> list[str]:
+        settings = self.settings
+        words = f"vocabulary {self.size.words:,}"
+        described = f"table {' × '.join(map(str, self.shared))}" if self.shared else settings.model
+        if self.alone == self.size.words:
+            described = "all alone"
+        elif self.alone:
+            words += f" with {self.alone:,} alone"
+        vectors = f"{'tied' if settings.tied else 'input'} vectors of {settings.input_size}"
+        lines = [f"{words}, {described}, {settings.layers} × {settings.hidden_size} {settings.cell}, {vectors}"]
+        if self.alone and self.steps is not None:
+            lines.append(f"{self.steps:.2f} recurrent steps a word of the training text")
+        return lines
+
+
+def _trained(folder: Path, settings: ModelConfig) -> Told:
+    from ..models.folder import load_table, load_vocabulary
+    from ..models.kind import Size, kind_of
+
+    vocabulary = load_vocabulary(folder)
+    size = Size(len(vocabulary), characters=len(vocabulary.alphabet))
+    if not kind_of(settings).has_table:
+        return Told(settings, size, 0, 1.0)
+    table = load_table(folder, vocabulary)
+    steps = float(vocabulary.counts @ (table.codes >= 0).sum(axis=1)) / max(int(vocabulary.counts.sum()), 1)
+    return Told(settings, replace(size, shape=table.shape), table.alone, steps)
+
+
+def _untrained(settings: ModelConfig, words: int) -> Told:
+    from ..models.kind import Size, kind_of
+
+    if settings.alone == "auto":
+        screen.note("--alone auto goes by the words' counts, which are not known here: none alone; give --alone N")
+        settings = replace(settings, alone=0)
+    kind, alone = kind_of(settings), min(int(settings.alone), words)
+    if not kind.has_table:
+        return Told(settings, Size(words), 0, 1.0)
+    steps = None if 0 < alone < words else 1.0 if alone else float(settings.components)
+    return Told(settings, Size(words, kind.start_shape(settings, words)), alone, steps)
 
 
 def _mix_info(folder: Path, as_json: bool) -> None:
@@ -136,14 +173,6 @@ def _mix_info(folder: Path, as_json: bool) -> None:
     screen.out.print()
     rows = [[name, f"{weight / total:.3f}"] for name, weight in zip(names, weights, strict=True)]
     screen.out.print(screen.table(None, "model", "weight", rows=rows))
-
-
-def steps_a_word(table: WordTable | None, vocabulary: Vocabulary) -> float:
-    """How many recurrent steps a word of the training text takes on average: one for each of its codes."""
-    if table is None:
-        return 1.0
-    counts, lengths = vocabulary.counts, (table.codes >= 0).sum(axis=1)
-    return float(counts @ lengths) / max(int(counts.sum()), 1)
 
 
 def size_table(parts: dict[str, int], full: dict[str, int], settings: ModelConfig) -> Any:

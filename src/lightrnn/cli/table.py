@@ -65,7 +65,6 @@ def table(
         check_output(html, "file", inputs=[model], force=force, option="--html")
     vocabulary = load_vocabulary(model)
     view = View(load_table(model, vocabulary), vocabulary, words)
-    rows, _ = rows_and_columns(view.table)
     facts: dict[str, Any] = {"table_shape": list(view.table.shape), "alone": view.alone()}
     if word is not None:
         facts |= view.word(word)
@@ -74,10 +73,7 @@ def table(
     elif column is not None:
         facts |= {"shown": [view.line("column", column)]}
     else:
-        ranked = view.ranked(data)
-        facts |= {"shown": [view.line("row", int(r)) for r in ranked[:count]]}
-        if data is not None and rows:
-            facts |= {"unranked": rows - len(ranked), **view.coherence(data)}
+        facts |= view.overview(count, data)
     if html is not None:
         page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
         with replace_output(html, "file", inputs=[model], force=force, option="--html") as stage:
@@ -92,18 +88,10 @@ def table(
     elif row is None and column is None and view.table.alone:
         screen.out.print(_alone_line(facts["alone"]))
     _print_lines(facts["shown"])
-    if (word is not None and len(facts["place"]) == 1) or (row is not None and row < view.table.alone):
+    if len(facts.get("place", ())) == 1 or (row is not None and row < view.table.alone):
         screen.out.print("stands alone: no other word is in its row, and it has no column")
-    if facts.get("unranked"):
-        screen.out.print(
-            f"{facts['unranked']:,} of {rows:,} rows could not be ranked: fewer than "
-            f"{LEAST} of their words occur often enough in the validation text"
-        )
     if "coherence" in facts:
-        screen.out.print(
-            f"likeness of row mates on the validation text: {facts['coherence']:.4f}, "
-            f"in a random table {facts['random_coherence']:.4f}"
-        )
+        _print_ranking(facts, rows_and_columns(view.table)[0])
 
 
 @dataclass(frozen=True)
@@ -121,7 +109,8 @@ class View:
         if not self.table.alone:
             return None
         counts = self.vocabulary.counts
-        tokens = int(counts[(members := alone_words(self.table, counts))].sum())
+        members = alone_words(self.table, counts)
+        tokens = int(counts[members].sum())
         return {
             "count": len(members),
             "tokens": tokens,
@@ -147,6 +136,14 @@ class View:
             "words": [self.vocabulary.words[w] for w in mates[: self.limit]],
             "more": max(len(mates) - self.limit, 0),
         }
+
+    def overview(self, count: int, data: Path | None) -> dict[str, Any]:
+        """So many rows, the most telling first; by a text, also how telling all of them are."""
+        from ..table.explorer import rows_and_columns
+
+        ranked, (rows, _) = self.ranked(data), rows_and_columns(self.table)
+        facts: dict[str, Any] = {"shown": [self.line("row", int(r)) for r in ranked[:count]]}
+        return facts if data is None or not rows else facts | {"unranked": rows - len(ranked), **self.coherence(data)}
 
     def ranked(self, data: Path | None) -> NDArray[np.int64]:
         """The rows, the most telling first; without those of which too little is known."""
@@ -196,6 +193,18 @@ class View:
             "place": place,
             "shown": shown,
         }
+
+
+def _print_ranking(facts: dict[str, Any], rows: int) -> None:
+    if facts["unranked"]:
+        screen.out.print(
+            f"{facts['unranked']:,} of {rows:,} rows could not be ranked: fewer than "
+            f"{LEAST} of their words occur often enough in the validation text"
+        )
+    screen.out.print(
+        f"likeness of row mates on the validation text: {facts['coherence']:.4f}, "
+        f"in a random table {facts['random_coherence']:.4f}"
+    )
 
 
 def _alone_line(alone: dict[str, Any]) -> str:
