@@ -93,6 +93,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         commands = (
             ("prepare", "train.txt", "--valid", "valid.txt", "--test", "test.txt", "-o", "data"),
             ("train", "data", "-o", "model", *FEW, "--refine", "cluster"),
+            ("train", "data", "-o", "alone", *FEW, "--alone", "9", "--tied", "--embedding-size", "3"),
             ("train", "data", "-o", "hsm", "--model", "hsm", *FEW),
             ("train", "data", "-o", "adaptive", "--model", "adaptive", "--cell", "gru", *FEW),
             ("ngram", "data", "-o", "lm.arpa", "--order", "2"),
@@ -103,6 +104,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for command in commands:
                 printed(run_here(*command))
         shutil.copy("model/table.tsv", "table.tsv")
+        shutil.copy("alone/table.tsv", "alone.tsv")
         Path("words.tsv").write_text("".join(f"w{i}\t{i}\n" for i in range(20)), encoding="utf-8")
         shutil.rmtree("results/work")
         for board in Path().rglob("tensorboard"):
@@ -134,7 +136,11 @@ MODEL_COMMANDS: tuple[tuple[str, ...], ...] = (
     ("train", "data", "-o", "MODEL", "--resume", "--epochs", "0.3"),
     ("prepare", "test.txt", "--vocab", "MODEL", "-o", "new"),
 )
-TABLE_COMMANDS = (("table", "MODEL"), ("reallocate", "MODEL", "data", "-o", "new"))
+TABLE_COMMANDS = (
+    ("table", "MODEL"),
+    ("table", "MODEL", "--html", "new.html"),
+    ("reallocate", "MODEL", "data", "-o", "new"),
+)
 RESUME = ("train", "data", "-o", "MODEL", "--resume", "--epochs", "0.3")
 DATA_COMMANDS: tuple[tuple[str, ...], ...] = (
     ("train", "data", "-o", "new", *FEW),
@@ -162,10 +168,10 @@ LM_COMMANDS = (
 
 def readers(file: Path, model: str) -> tuple[tuple[str, ...], ...]:
     """The commands that read a file of the world."""
-    if model in ("model", "hsm", "adaptive"):
+    if model in ("model", "alone", "hsm", "adaptive"):
         if file.name in ("training.safetensors", "metrics.jsonl"):
             return (RESUME,)
-        return MODEL_COMMANDS + (TABLE_COMMANDS if model == "model" else ())
+        return MODEL_COMMANDS + (TABLE_COMMANDS if model in ("model", "alone") else ())
     if model == "mixed":
         return MODEL_COMMANDS[:7] + MODEL_COMMANDS[8:10]
     by_folder = {"data": DATA_COMMANDS, "results": (("compare", "grid.toml", "-o", "results", "--tables-only"),)}
@@ -176,6 +182,7 @@ def readers(file: Path, model: str) -> tuple[tuple[str, ...], ...]:
             ("info", "--recipe", "FILE", "--vocab-size", "99"),
         ),
         "table.tsv": (("train", "data", "-o", "new", "--table", "FILE", *FEW),),
+        "alone.tsv": (("train", "data", "-o", "new", "--table", "FILE", *FEW),),
         "words.tsv": (("prepare", "test.txt", "--vocab", "FILE", "-o", "new"),),
         "nbest.tsv": (("rescore", "model", "FILE"), ("rescore", "lm.arpa", "FILE", "--layout", "srilm")),
         "lm.arpa": LM_COMMANDS,
@@ -487,7 +494,7 @@ def test_damaged_tensors_do_not_crash_the_interpreter(seed: int, world: Path, tm
     """In a process of its own: an optimiser that writes where it must not takes the whole process with it."""
     rng = random.Random(seed)
     folder = Path(shutil.copytree(world, tmp_path / "case"))
-    model = rng.choice(("model", "hsm", "adaptive"))
+    model = rng.choice(("model", "alone", "hsm", "adaptive"))
     file = folder / model / rng.choice(("training.safetensors", "training.safetensors", "weights.safetensors"))
     file.write_bytes(rng.choice((spoil_header, spoil_header, spoil_numbers))(rng, file.read_bytes()))
     make_consistent(folder / model, file)

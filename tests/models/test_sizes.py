@@ -34,7 +34,7 @@ def test_the_papers_parameter_counts(recipe: str, fields: dict[str, int], vocabu
 
 def test_eighty_gigabytes_against_fifty_megabytes(call: Call) -> None:
     """The paper's introduction: V = 10M, n = m = 1024; word vectors in float32."""
-    options = ("--vocab-size", "10000000", "--hidden-size", "1024", "--no-output-bias")
+    options = ("--recipe", "plain", "--vocab-size", "10000000", "--hidden-size", "1024", "--no-output-bias")
     facts = json.loads(printed(call("info", *options, "--json")))
 
     def gigabytes(parts: dict[str, int]) -> float:

@@ -17,7 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import made_up_vocabulary, members
-from lightrnn.table.explorer import column_words, explorer_page, rank_rows, row_words, rows_and_columns
+from lightrnn.table.explorer import (
+    alone_words,
+    column_words,
+    explorer_page,
+    rank_rows,
+    row_words,
+    rows_and_columns,
+)
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.vocabulary import Vocabulary
 
@@ -337,3 +344,109 @@ def test_a_square_table_is_one_piece(browser: Browser, tmp_path: Path) -> None:
     browser.open(page)
     assert browser.run("return [strips, canvas.width, canvas.height]") == [1, 50, 50]
     assert browser.text("#strips") == ""
+
+
+# --- words that stand alone
+
+ALONE = [(2, 0), (2, 1), (2, 70), (2, 199), (2, 200), (3, 70)]  # components, how many of 200 words
+
+
+def table_with_alone(components: int, alone: int, vocabulary: Vocabulary) -> WordTable:
+    """The most frequent words alone, the others at random."""
+    frequent = np.argsort(-vocabulary.counts, kind="stable")[:alone]
+    return WordTable.random(len(vocabulary), components, seed=3, alone=frequent)
+
+
+@pytest.mark.parametrize(("K", "alone"), ALONE)
+def test_words_that_stand_alone_are_apart_from_rows_and_columns(K: int, alone: int) -> None:
+    vocabulary = made_up_vocabulary([f"w{i}" for i in range(198)])
+    counts, table = vocabulary.counts, table_with_alone(K, alone, vocabulary)
+    rows, columns = rows_and_columns(table)
+    apart = alone_words(table, counts)
+    assert table.codes[apart, 0].tolist() == list(range(alone))
+    assert [row_words(table, counts, row).tolist() for row in range(alone)] == [[word] for word in apart]
+
+    listed = [row_words(table, counts, alone + row) for row in range(rows)]
+    for row, found in enumerate(listed, alone):
+        assert (table.codes[found, 0] == row).all()
+        assert (np.diff(counts[found]) <= 0).all()
+    assert sorted(np.concatenate([apart, *listed]).tolist()) == list(range(200))
+    standing = [column_words(table, counts, column) for column in range(columns)]
+    assert all(len({tuple(place) for place in table.codes[found, 1:].tolist()}) == 1 for found in standing)
+    assert sorted(np.concatenate([apart, *standing]).tolist()) == list(range(200))
+
+    assert sorted(rank_rows(table, counts).tolist()) == list(range(alone, alone + rows))
+    use = [counts[row_words(table, counts, row)].sum() for row in rank_rows(table, counts)]
+    assert use == sorted(use, reverse=True)
+
+
+def test_the_page_says_who_stands_alone() -> None:
+    vocabulary = made_up_vocabulary([f"w{i}" for i in range(198)])
+    table = table_with_alone(2, 70, vocabulary)
+    data = Page(explorer_page(table, vocabulary, "alone")).data
+    assert (data["alone"], data["shape"]) == (70, list(table.shape))
+    ids = [vocabulary.ids[word] for word in data["words"].split("\n")]
+    assert data["places"] == table.places[ids].tolist()
+    assert sorted(data["places"][:70]) == list(range(70))  # they are the most frequent, and have the first places
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_words_that_stand_alone_in_a_browser(browser: Browser, tmp_path: Path, K: int) -> None:
+    vocabulary = made_up_vocabulary([f"w{i}" for i in range(2998)])
+    table = table_with_alone(K, 700, vocabulary)
+    apart = [vocabulary.words[w] for w in alone_words(table, vocabulary.counts)]
+    ranked = [vocabulary.words[w] for w in np.lexsort((np.arange(3000), -vocabulary.counts))]
+    shared = [word for word in ranked if word not in set(apart)]
+    rows, columns = rows_and_columns(table)
+    page = tmp_path / "page.html"
+    page.write_text(explorer_page(table, vocabulary, title="alone"), encoding="utf-8")
+    browser.open(page)
+
+    def place_of(word: str) -> tuple[int, int]:
+        codes = table.codes[vocabulary.ids[word]].tolist()
+        return codes[0], int(np.ravel_multi_index(codes[1:], table.shape[1:]))
+
+    # It begins with the most frequent word that has company; its row and column are as in table.tsv.
+    assert browser.text("#facts") == f"3,000 words: 700 alone, 2,300 in {rows} rows and {columns} columns"
+    assert_selected(browser, shared[0])
+    row, column = place_of(shared[0])
+    assert browser.text("#place").startswith(f"row {row}, column {column}")
+    counts = vocabulary.counts
+    for kind, found in (("row", row_words(table, counts, row)), ("column", column_words(table, counts, column))):
+        assert browser.words(f"#{kind}-words") == [vocabulary.words[w] for w in found]
+    share = counts[alone_words(table, counts)].sum() / counts.sum()
+    assert browser.text("#alone-share") == f"{100 * share:.1f}% of the training text"
+    assert browser.words("#alone-words") == apart[:400]
+
+    # The map is of shared rows only, the most frequent of their words darkest.
+    assert browser.run("return [rows, columns]") == [rows, columns]
+    pixel = "return [...canvas.getContext('2d').getImageData(across(rowOf(first)) + columnOf(first), "
+    assert browser.run(pixel + "down(rowOf(first)), 1, 1).data]") == [16, 48, 92, 255]
+
+    # A word that stands alone is found by the search: no row, no column, no mark on the map.
+    browser.type("#search", apart[5] + ENTER)
+    assert_selected(browser, apart[5])
+    assert browser.text("#place").startswith("row 5, alone · ")
+    hidden = "return ['row', 'column', 'mark', 'row-band', 'alone'].filter(id => $(id).hidden)"
+    assert browser.run(hidden) == ["row", "column", "mark", "row-band"]
+    assert browser.run("return words[document.querySelector('#alone-words [aria-current]').dataset.id]") == apart[5]
+    browser.click("#alone-words .more")
+    assert browser.words("#alone-words") == apart
+    browser.click("#alone-words [data-id]:nth-child(8)")
+    assert_selected(browser, apart[7])
+    browser.type("#map", DOWN)  # walks on from the first place
+    assert_selected(browser, vocabulary.words[table.words[700]])
+    assert browser.run(hidden) == []
+    assert browser.complaints() == []
+
+
+def test_a_page_of_words_that_all_stand_alone(browser: Browser, tmp_path: Path) -> None:
+    vocabulary = made_up_vocabulary([f"w{i}" for i in range(48)])
+    page = tmp_path / "page.html"
+    page.write_text(explorer_page(table_with_alone(2, 50, vocabulary), vocabulary, title="all"), encoding="utf-8")
+    browser.open(page)
+    assert browser.text("#facts") == "50 words: 50 alone"
+    assert len(browser.words("#alone-words")) == 50
+    assert browser.run("return document.querySelector('aside').hidden")
+    browser.run("dispatchEvent(new Event('resize'))")
+    assert browser.complaints() == []

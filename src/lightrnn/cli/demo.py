@@ -80,7 +80,7 @@ def _demo(folder: Path, minutes: float) -> None:
     screen.out.print()
     size = len(corpus.vocabulary)
     parts = kind_of(model.config).parameters(model.config, Size(size, model.shape))
-    screen.out.print(size_table(parts, conventional_parameters(model.config, size)))
+    screen.out.print(size_table(parts, conventional_parameters(model.config, size), model.config))
 
     _heading("4. What comes next")
     for context in CONTEXTS:
@@ -93,7 +93,8 @@ def _demo(folder: Path, minutes: float) -> None:
         sentence = itertools.takewhile(lambda word: word != corpus.vocabulary.rules.eos, drawn)
         screen.out.print(" ".join([context, *itertools.islice(sentence, 40)]).strip())
 
-    _heading("6. Some rows of the word table, most coherent first: words that are used alike share a row")
+    apart = f"; {model.alone:,} words stand alone" if model.alone else ""
+    _heading(f"6. Some rows of the word table, most coherent first: words that are used alike share a row{apart}")
     coherence = row_coherence(model.table, corpus.split("valid"), least=8)
     counts = corpus.vocabulary.counts
     for row in rank_rows(model.table, counts, coherence)[:6]:

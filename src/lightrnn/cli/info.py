@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from ..config import ModelConfig, Recipe, recipe_names
 from ..errors import LightRNNError
 from . import screen
 from .options import JsonOption, with_settings
+
+if TYPE_CHECKING:
+    from ..models.kind import Size
 
 
 @with_settings(ModelConfig)
@@ -33,13 +36,18 @@ def info(
 ) -> None:
     """How large a model is, part by part, beside a conventional one of the same shape.
 
-    lightrnn info model
-    lightrnn info --recipe paper-billionw --vocab-size 793471
-    lightrnn info --vocab-size 10000000 --hidden-size 1024
+    --json has table_shape, with a row for each of the words that stand alone; alone, how many do; shared_shape, of the
+    table of the others; steps_a_word, how many recurrent steps a word of the training text takes on average, null
+    where no text is known; and parameters by part, where the output vectors of a tied model are what it adds to the
+    input's: biases, and a projection if the two sizes differ.
+
+      lightrnn info model
+      lightrnn info --recipe paper-billionw --vocab-size 793471
+      lightrnn info --vocab-size 10000000 --hidden-size 1024
     """
     from ..inference.loading import is_mix
-    from ..models.folder import TABLE, VOCABULARY, WEIGHTS, load_vocabulary, read_config
-    from ..models.kind import Size, kind_of
+    from ..models.folder import TABLE, VOCABULARY, WEIGHTS, read_config
+    from ..models.kind import kind_of
     from ..models.sizes import conventional_parameters, human_bytes
 
     files: dict[str, int] = {}
@@ -53,43 +61,102 @@ def info(
             _mix_info(folder, as_json)
             return
         config = read_config(folder)
-        settings = ModelConfig.from_dict(config["model"], str(folder))
-        shape = tuple(config["table_shape"]) if "table_shape" in config else None
-        size = Size(int(config["vocabulary_size"]), shape, len(load_vocabulary(folder).alphabet))
+        told = _trained(folder, ModelConfig.from_dict(config["model"], str(folder)))
         files = {
             name: (folder / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (folder / name).exists()
         }
     elif vocab_size is None:
         raise LightRNNError("give a MODEL, or --vocab-size (with --recipe or fields such as --hidden-size)")
     else:
-        settings = Recipe.load(recipe or "small").override(overrides).model
-        kind = kind_of(settings)
-        size = Size(vocab_size, kind.start_shape(settings, vocab_size) if kind.has_table else None)
+        told = _untrained(Recipe.load(recipe or "small").override(overrides).model, vocab_size)
+    settings, size = told.settings, told.size
     parts = kind_of(settings).parameters(settings, size)
     full = conventional_parameters(replace(settings, model="full"), size.words)
     if as_json:
-        facts = {
-            "model": settings.model,
-            "vocabulary_size": size.words,
-            "table_shape": list(size.shape) if size.shape else None,
-            "parameters": parts,
-            "conventional": full,
-        }
+        facts = told.facts | {"parameters": parts, "conventional": full}
         screen.print_json(facts | {"files": files, "training": config.get("training", {})})
         return
-    described = f"table {' × '.join(map(str, size.shape))}" if size.shape else settings.model
-    screen.out.print(
-        f"vocabulary {size.words:,}, {described}, {settings.layers} × {settings.hidden_size} {settings.cell}, "
-        f"input vectors of {settings.input_size}"
-    )
+    for line in told.lines:
+        screen.out.print(line)
     if perplexity := config.get("training", {}).get("valid_perplexity"):
         screen.out.print(f"validation perplexity {perplexity:.2f}")
     screen.out.print()
-    screen.out.print(size_table(parts, full, settings.model))
+    screen.out.print(size_table(parts, full, settings))
     if files:
         screen.out.print()
         rows = [[name, human_bytes(count)] for name, count in files.items()]
         screen.out.print(screen.table(None, "file", "size", rows=rows))
+
+
+@dataclass(frozen=True)
+class Told:
+    """A model before it is weighed. alone: words that stand alone; steps: recurrent ones a word of the training text
+    takes on average, None where that is not known."""
+
+    settings: ModelConfig
+    size: Size
+    alone: int
+    steps: float | None
+
+    @property
+    def shared(self) -> tuple[int, ...] | None:
+        """The shape of the table that the other words share."""
+        return (self.size.shape[0] - self.alone, *self.size.shape[1:]) if self.size.shape else None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {
+            "model": self.settings.model,
+            "vocabulary_size": self.size.words,
+            "table_shape": list(self.size.shape) if self.size.shape else None,
+            "alone": self.alone,
+            "shared_shape": list(self.shared) if self.shared else None,
+            "steps_a_word": self.steps,
+            "tied": self.settings.tied,
+            "embedding_size": self.settings.input_size,
+        }
+
+    @property
+    def lines(self) -> list[str]:
+        settings = self.settings
+        words = f"vocabulary {self.size.words:,}"
+        described = f"table {' × '.join(map(str, self.shared))}" if self.shared else settings.model
+        if self.alone == self.size.words:
+            described = "all alone"
+        elif self.alone:
+            words += f" with {self.alone:,} alone"
+        vectors = f"{'tied' if settings.tied else 'input'} vectors of {settings.input_size}"
+        lines = [f"{words}, {described}, {settings.layers} × {settings.hidden_size} {settings.cell}, {vectors}"]
+        if self.alone and self.steps is not None:
+            lines.append(f"{self.steps:.2f} recurrent steps a word of the training text")
+        return lines
+
+
+def _trained(folder: Path, settings: ModelConfig) -> Told:
+    from ..models.folder import load_table, load_vocabulary
+    from ..models.kind import Size, kind_of
+
+    vocabulary = load_vocabulary(folder)
+    size = Size(len(vocabulary), characters=len(vocabulary.alphabet))
+    if not kind_of(settings).has_table:
+        return Told(settings, size, 0, 1.0)
+    table = load_table(folder, vocabulary)
+    steps = float(vocabulary.counts @ (table.codes >= 0).sum(axis=1)) / max(int(vocabulary.counts.sum()), 1)
+    return Told(settings, replace(size, shape=table.shape), table.alone, steps)
+
+
+def _untrained(settings: ModelConfig, words: int) -> Told:
+    from ..models.kind import Size, kind_of
+    from ..table.word_table import words_alone, zipf_counts
+
+    if settings.alone == "auto":
+        settings = replace(settings, alone=len(words_alone(zipf_counts(words), "auto")))
+        screen.note(f"--alone auto goes by counts; by Zipf's law {settings.alone:,} words would stand alone")
+    kind, alone = kind_of(settings), min(int(settings.alone), words)
+    if not kind.has_table:
+        return Told(settings, Size(words), 0, 1.0)
+    steps = None if 0 < alone < words else 1.0 if alone else float(settings.components)
+    return Told(settings, Size(words, kind.start_shape(settings, words)), alone, steps)
 
 
 def _mix_info(folder: Path, as_json: bool) -> None:
@@ -109,8 +176,8 @@ def _mix_info(folder: Path, as_json: bool) -> None:
     screen.out.print(screen.table(None, "model", "weight", rows=rows))
 
 
-def size_table(parts: dict[str, int], full: dict[str, int], name: str = "lightrnn") -> Any:
-    """Parameters and bytes of the model called `name`, beside a conventional one."""
+def size_table(parts: dict[str, int], full: dict[str, int], settings: ModelConfig) -> Any:
+    """Parameters and bytes of a model with these settings, beside a conventional one."""
 
     from ..models.sizes import BYTES, human_bytes, human_count
 
@@ -124,7 +191,9 @@ def size_table(parts: dict[str, int], full: dict[str, int], name: str = "lightrn
         ]
 
     vectors = ("input vectors", "output vectors")
-    rows = [row(part, parts[part], full.get(part, 0)) for part in parts]
+    projected = " and projection" if settings.input_size != settings.hidden_size else ""
+    names = {"input vectors": "tied vectors", "output vectors": f"biases{projected}"} if settings.tied else {}
+    rows = [row(names.get(part, part), parts[part], full.get(part, 0)) for part in parts]
     rows.append(row("word vectors in all", *(sum(model.get(part, 0) for part in vectors) for model in (parts, full))))
     rows.append(row("total", sum(parts.values()), sum(full.values())))
-    return screen.table(None, "parameters", name, "", "conventional", "", rows=rows)
+    return screen.table(None, "parameters", settings.model, "", "conventional", "", rows=rows)

@@ -35,7 +35,7 @@ def reallocate(
     threads: ThreadsOption = 0,
     force: ForceOption = False,
 ) -> None:
-    """One refinement of the word table on its own.
+    """One refinement of the word table on its own. Words that stand alone stay where they are.
 
     The new model has the new table and the old weights, input vectors re-estimated; after a clustering these are of
     little use, and the table is better trained on afresh:

@@ -179,8 +179,9 @@ def training_screen() -> Iterator[tuple[Report, Progress]]:
                     is_gone = True
                     note(f"note: {run.corpus.path} is gone; the run goes on without it, but could not be resumed")
                 return
-            loss = event.nats / event.tokens
-            smooth = 0.98 * smooth + 0.02 * loss if smooth else loss
+            if event.tokens:  # a short window may have the ends of words only
+                loss = event.nats / event.tokens
+                smooth = 0.98 * smooth + 0.02 * loss if smooth else loss
             used = trainer.progress
             left = trainer.seconds * (1 - used) / used if used > 0 else 0.0
             speed = trainer.position.words / max(trainer.seconds, 1e-9)

@@ -45,7 +45,12 @@ def table(
     Without --row, --column or --word it shows the rows whose words occur most often, or with --data those whose words
     are used most alike in a text that the model was not trained on, and how alike the words of a row are on average,
     by the cosine of their neighbours. In a table of more than two components, the first is the row and the others in
-    lexicographic order are the column.
+    lexicographic order are the column. Words that stand alone share no row and have no column: they are counted apart,
+    and the rows that words share are numbered after theirs.
+
+    --json has table_shape; alone, null or the words that stand alone, with their count, tokens and share of the
+    training text; shown, a list of rows and columns; of a --word also word, count and place; with --data coherence,
+    random_coherence and how many rows are unranked.
 
       lightrnn table model --count 20
       lightrnn table model --word london --words 30
@@ -60,7 +65,7 @@ def table(
         check_output(html, "file", inputs=[model], force=force, option="--html")
     vocabulary = load_vocabulary(model)
     view = View(load_table(model, vocabulary), vocabulary, words)
-    facts: dict[str, Any] = {"table_shape": list(view.table.shape)}
+    facts: dict[str, Any] = {"table_shape": list(view.table.shape), "alone": view.alone()}
     if word is not None:
         facts |= view.word(word)
     elif row is not None:
@@ -68,10 +73,7 @@ def table(
     elif column is not None:
         facts |= {"shown": [view.line("column", column)]}
     else:
-        ranked = view.ranked(data)
-        facts |= {"shown": [view.line("row", int(r)) for r in ranked[:count]]}
-        if data is not None:
-            facts |= {"unranked": rows_and_columns(view.table)[0] - len(ranked), **view.coherence(data)}
+        facts |= view.overview(count, data)
     if html is not None:
         page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
         with replace_output(html, "file", inputs=[model], force=force, option="--html") as stage:
@@ -83,17 +85,13 @@ def table(
     if word is not None:
         place = ", ".join(map(str, facts["place"]))
         screen.out.print(f"{facts['word']}: place ({place}), {facts['count']:,} occurrences")
+    elif row is None and column is None and view.table.alone:
+        screen.out.print(_alone_line(facts["alone"]))
     _print_lines(facts["shown"])
-    if facts.get("unranked"):
-        screen.out.print(
-            f"{facts['unranked']:,} of {rows_and_columns(view.table)[0]:,} rows could not be ranked: fewer than "
-            f"{LEAST} of their words occur often enough in the validation text"
-        )
+    if len(facts.get("place", ())) == 1 or (row is not None and row < view.table.alone):
+        screen.out.print("stands alone: no other word is in its row, and it has no column")
     if "coherence" in facts:
-        screen.out.print(
-            f"likeness of row mates on the validation text: {facts['coherence']:.4f}, "
-            f"in a random table {facts['random_coherence']:.4f}"
-        )
+        _print_ranking(facts, rows_and_columns(view.table)[0])
 
 
 @dataclass(frozen=True)
@@ -104,11 +102,30 @@ class View:
     vocabulary: Vocabulary
     limit: int
 
+    def alone(self) -> dict[str, Any] | None:
+        """The words that stand alone: how many, their occurrences, the frequent ones; None where there are none."""
+        from ..table.explorer import alone_words
+
+        if not self.table.alone:
+            return None
+        counts = self.vocabulary.counts
+        members = alone_words(self.table, counts)
+        tokens = int(counts[members].sum())
+        return {
+            "count": len(members),
+            "tokens": tokens,
+            "share": tokens / max(int(counts.sum()), 1),
+            "words": [self.vocabulary.words[w] for w in members[: self.limit]],
+            "more": max(len(members) - self.limit, 0),
+        }
+
     def line(self, kind: Literal["row", "column"], index: int, beside: int | None = None) -> dict[str, Any]:
         """A row or column: its number, the occurrences of its words, the frequent ones, `beside` left out."""
         from ..table.explorer import column_words, row_words, rows_and_columns
 
-        end = rows_and_columns(self.table)[("row", "column").index(kind)]
+        end = self.table.shape[0] if kind == "row" else rows_and_columns(self.table)[1]
+        if not end:
+            raise LightRNNError("--column cannot be used here: all words of this table stand alone, with no column")
         if not 0 <= index < end:
             raise LightRNNError(f"--{kind} must be from 0 to {end - 1} in this table, got {index}")
         members = (row_words if kind == "row" else column_words)(self.table, self.vocabulary.counts, index)
@@ -119,6 +136,14 @@ class View:
             "words": [self.vocabulary.words[w] for w in mates[: self.limit]],
             "more": max(len(mates) - self.limit, 0),
         }
+
+    def overview(self, count: int, data: Path | None) -> dict[str, Any]:
+        """So many rows, the most telling first; by a text, also how telling all of them are."""
+        from ..table.explorer import rows_and_columns
+
+        ranked, (rows, _) = self.ranked(data), rows_and_columns(self.table)
+        facts: dict[str, Any] = {"shown": [self.line("row", int(r)) for r in ranked[:count]]}
+        return facts if data is None or not rows else facts | {"unranked": rows - len(ranked), **self.coherence(data)}
 
     def ranked(self, data: Path | None) -> NDArray[np.int64]:
         """The rows, the most telling first; without those of which too little is known."""
@@ -142,12 +167,13 @@ class View:
         from ..table.word_table import WordTable
         from ..text.corpus import Corpus
 
-        ids = Corpus.load(data).split("valid")
-        random = WordTable.from_places(np.random.default_rng(1).permutation(len(self.table)), self.table.shape)
+        ids, shared = Corpus.load(data).split("valid"), self.table.shared
+        places = np.random.default_rng(1).permutation(len(shared))
+        random = self.table.with_shared(WordTable.from_places(places, shared.shape))
         return {"coherence": table_coherence(self.table, ids), "random_coherence": table_coherence(random, ids)}
 
     def word(self, asked: str) -> dict[str, Any]:
-        """A word's place, and those who share its row or its column."""
+        """A word's place, and those who share its row or its column: no one where it stands alone."""
         from ..table.explorer import rows_and_columns
 
         ids = self.vocabulary.ids
@@ -156,19 +182,44 @@ class View:
             raise LightRNNError(
                 f"--word: {asked!r} is not among the {len(ids):,} words; --html makes a page with a search"
             )
-        row, column = divmod(int(self.table.places[word]), rows_and_columns(self.table)[1])
+        place = [code for code in self.table.codes[word].tolist() if code >= 0]
+        shown = []
+        if len(place) > 1:
+            column = (int(self.table.places[word]) - self.table.alone) % rows_and_columns(self.table)[1]
+            shown = [self.line("row", place[0], word), self.line("column", column, word)]
         return {
             "word": self.vocabulary.words[word],
             "count": int(self.vocabulary.counts[word]),
-            "place": self.table.codes[word].tolist(),
-            "shown": [self.line("row", row, word), self.line("column", column, word)],
+            "place": place,
+            "shown": shown,
         }
+
+
+def _print_ranking(facts: dict[str, Any], rows: int) -> None:
+    if facts["unranked"]:
+        screen.out.print(
+            f"{facts['unranked']:,} of {rows:,} rows could not be ranked: fewer than "
+            f"{LEAST} of their words occur often enough in the validation text"
+        )
+    screen.out.print(
+        f"likeness of row mates on the validation text: {facts['coherence']:.4f}, "
+        f"in a random table {facts['random_coherence']:.4f}"
+    )
+
+
+def _alone_line(alone: dict[str, Any]) -> str:
+    """How many words stand alone, what they are of the text, and the frequent ones."""
+    stand = f"{alone['count']:,} words stand alone" if alone["count"] > 1 else "1 word stands alone"
+    return f"{stand}, {alone['share']:.1%} of the training text:  {_listed(alone)}"
+
+
+def _listed(line: dict[str, Any]) -> str:
+    more = [f"… {line['more']:,} more"] if line["more"] else []
+    return "  ".join(line["words"] + more)
 
 
 def _print_lines(lines: list[dict[str, Any]]) -> None:
     names = [f"row {line['row']}" if "row" in line else f"column {line['column']}" for line in lines]
     tokens = [f"{line['tokens']:,}" for line in lines]
     for name, count, line in zip(names, tokens, lines, strict=True):
-        more = [f"… {line['more']:,} more"] if line["more"] else []
-        shown = "  ".join(line["words"] + more)
-        screen.out.print(f"{name:{max(map(len, names))}}  {count:>{max(map(len, tokens))}} tokens  {shown}")
+        screen.out.print(f"{name:{max(map(len, names))}}  {count:>{max(map(len, tokens))}} tokens  {_listed(line)}")

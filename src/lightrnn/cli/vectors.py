@@ -21,9 +21,9 @@ def vectors(
 ) -> None:
     """A vector for every word, in the text format of word2vec: how many and how long, then a line a word.
 
-    A word's vector is the state that it leaves when it is read alone: its row and its column, put together by the
-    recurrence. gensim reads the file with
-    KeyedVectors.load_word2vec_format; from Python, lm.vectors is the same array and lm.similar(word) its neighbours.
+    A word's vector is the state that it leaves when nothing else is read: its row and its column, put together by the
+    recurrence, or its row only if it stands alone. gensim reads the file with KeyedVectors.load_word2vec_format; from
+    Python, lm.vectors is the same array and lm.similar(word) its neighbours.
 
       lightrnn vectors model -o vectors.txt
     """

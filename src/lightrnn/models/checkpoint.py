@@ -147,9 +147,8 @@ def save_training(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any
 def _digest(tensors: dict[str, Tensor], facts: str) -> str:
     hashed = hashlib.sha256(facts.encode())
     for name, tensor in sorted(tensors.items()):
-        hashed.update(name.encode())
-        if tensor.numel():
-            hashed.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        flat = tensor.detach().cpu().contiguous().view(-1)
+        hashed.update(name.encode() + (flat.view(torch.uint8).numpy().tobytes() if len(flat) else b""))
     return hashed.hexdigest()
 
 

@@ -1,6 +1,6 @@
 """Do the rows mean something? How alike the words of a row are used in a text that the table has not seen.
 
-Shapes: V words, C contexts, R rows.
+Shapes: V words, C contexts, R rows, those of words that stand alone among them.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def row_coherence(table: WordTable, ids: Ids, *, least: int = 2, contexts: int =
     """[R]: the mean cosine similarity of two words of a row, by their neighbours in the text.
 
     A word's vector is the PPMI of the contexts to its left and right. NaN where fewer than `least` words of the row
-    occur often enough.
+    occur often enough, and so for the row of a word that stands alone.
     """
     counts = np.bincount(ids, minlength=len(table))
     ppmi = positive_pmi(neighbour_counts(ids, counts, min(contexts, len(table))))
@@ -37,7 +37,7 @@ def row_coherence(table: WordTable, ids: Ids, *, least: int = 2, contexts: int =
 
 
 def table_coherence(table: WordTable, ids: Ids) -> float:
-    """The mean over the rows, each weighing as much as its words occur in the text."""
+    """The mean over the rows that words share, each weighing as much as its words occur in the text."""
     coherence = row_coherence(table, ids)
     tokens = np.zeros(table.shape[0])
     np.add.at(tokens, table.codes[np.asarray(ids), 0], 1)

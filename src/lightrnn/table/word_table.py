@@ -63,6 +63,12 @@ def words_alone(counts: NDArray[np.int64], setting: int | str) -> NDArray[np.int
     return np.argsort(-counts, kind="stable")[:number]
 
 
+def zipf_counts(size: int, tokens: float = 1e8) -> NDArray[np.int64]:
+    """Counts of so many words where nothing is known of them: p ∝ 1 / (rank + 2.7), by Zipf and Mandelbrot."""
+    shares = 1 / (np.arange(size) + 2.7)
+    return np.asarray(np.ceil(shares * (tokens / shares.sum())), np.int64)
+
+
 def component_names(components: int) -> tuple[str, ...]:
     """What people call the components: row and column, or component 1 … K."""
     return ("row", "column") if components == 2 else tuple(f"component{s}" for s in range(1, components + 1))

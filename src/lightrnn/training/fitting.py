@@ -12,6 +12,7 @@ from ..registry import CELLS, KINDS, REFINEMENTS
 from ..table.word_table import WordTable, words_alone
 from ..text.corpus import Corpus
 from ..text.vocabulary import Vocabulary
+from .refinement import NOTHING_TO_REFINE
 
 Init = tuple[RecurrentModel, Vocabulary]  # a model to go on from, as load_model gives it
 
@@ -28,7 +29,8 @@ def fitted(
 
     `chosen` are the fields that a person asked for; the others give way, and a given table stays as it is unless a
     refinement was asked for. Without `chosen` the whole recipe was. Refused are a table for a model that has none, a
-    shape other than the given one's, another vocabulary than the model's, and chosen fields that would change nothing.
+    shape other than the given one's, another vocabulary than the model's, a refinement where all words stand alone, and
+    chosen fields that would change nothing.
     """
     check_rounds(recipe)
     asked = chosen if chosen is not None else {}
@@ -46,8 +48,11 @@ def fitted(
     if kind_of(recipe.model).has_table:
         alone = len(words_alone(corpus.vocabulary.counts, recipe.model.alone))
         recipe = replace(recipe, model=replace(recipe.model, alone=alone))
-    if (table or init) and chosen is not None and recipe.bootstrap.refinements and "refine" not in asked:
+    all_alone = recipe.model.alone == len(corpus.vocabulary)
+    if (table or init or all_alone) and chosen is not None and recipe.bootstrap.refinements and "refine" not in asked:
         recipe = recipe.override({"refine": "none"})
+    if all_alone and recipe.bootstrap.refinements:
+        raise LightRNNError(NOTHING_TO_REFINE)
     _refuse_idle(asked, recipe, "--table" if table is not None else "--init" if init is not None else "")
     return recipe
 

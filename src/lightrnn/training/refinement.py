@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..config import BootstrapConfig
+from ..errors import LightRNNError
 from ..models.lightrnn import LightRNN
 from ..registry import REFINEMENTS, SOLVERS
 from ..runtime import Progress, silent
@@ -26,6 +27,8 @@ from ..table.word_table import WordTable
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from .word_sums import matching_costs, mean_states, word_sums
+
+NOTHING_TO_REFINE = "all words stand alone, so a refinement has none to move; leave --refine out, or lower --alone"
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,9 @@ def refine(
 ) -> NextTable:
     """The next table for a trained model, by the refinement that `config` names."""
     begin, old = time.perf_counter(), model.table
+    if old.alone == len(old):
+        raise LightRNNError(NOTHING_TO_REFINE)
     refinement: Refinement = REFINEMENTS[config.refine]
-    if len(old.sharing) == 0:
-        return NextTable(old)
     found = refinement.find(model, ids, vocabulary, config, seed, progress)
     moved = (old.codes != found.table.codes).any(axis=1)
     share = float(vocabulary.counts[moved].sum() / max(vocabulary.counts.sum(), 1))
