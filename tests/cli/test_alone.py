@@ -25,8 +25,8 @@ from lightrnn.training.bootstrap import Refined
 MODELS: dict[str, dict[str, Any]] = {
     "untied": {"alone": 20},
     "tied": {"alone": 30, "tied": True, "embedding_size": 5},
-    "sentences": {"alone": 8, "tied": True, "embedding_size": 5},
-    "three": {"alone": 20, "components": 3, "tied": True},
+    "sentences": {"alone": 8, "head": 3, "tied": True, "embedding_size": 5},
+    "three": {"alone": 20, "head": 9, "components": 3, "tied": True},
     "gru": {"alone": 7, "cell": "gru", "layers": 2, "rows": 4, "embedding_size": 5},
     "all": {"alone": 10_000_000, "tied": True},
 }

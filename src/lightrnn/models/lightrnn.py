@@ -103,7 +103,7 @@ class LightRNN(RecurrentModel):
         K = self.components
         assert self.spelling.codes is not None
         spelled = torch.from_numpy(self.spelling.codes).to(words.device)[words]  # (B, T+1, K)
-        front = spelled[:, 0].sort(dim=1, stable=True).values if self.alone else spelled[:, 0]
+        front = spelled[:, 0].sort(dim=1).values  # codes of later components are larger, so that only -1 moves
         there = spelled[:, 1:] >= 0
         following = spelled[:, 1:][there].view(len(words), -1)
         log_probs, state = self.code_log_probs(torch.cat([front, following], dim=1), state)
