@@ -11,11 +11,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from helpers import CPU, FAST, Call, edit_json, refused
+from helpers import CPU, FAST, Call, edit_json, random_lightrnn, refused, vocabulary_of
 from lightrnn.errors import LightRNNError
 from lightrnn.files import sha256
 from lightrnn.models import checkpoint
-from lightrnn.models.checkpoint import load_model
+from lightrnn.models.checkpoint import load_model, save_model
 from lightrnn.models.folder import load_table
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
@@ -154,3 +154,13 @@ def test_every_step_of_a_save_may_be_the_last(tiny: Corpus, tmp_path: Path, monk
         assert (load_table(folder, vocabulary).codes == got["codes"].numpy()).all()
         seen.add(which.index(True))
     assert seen == {0, 1}
+
+
+def test_words_alone_of_settings_and_table_must_agree(tmp_path: Path) -> None:
+    model = random_lightrnn(V=23, alone=5, tied=True)
+    save_model(tmp_path / "m", model, vocabulary_of(23), {})
+    load_model(tmp_path / "m")
+    for value in (0, 4, "auto"):
+        edit_json(tmp_path / "m" / "config.json", lambda config, value=value: config["model"].update(alone=value))
+        with pytest.raises(LightRNNError, match=f"5 words stand alone, and the settings say {value}"):
+            load_model(tmp_path / "m")

@@ -166,6 +166,8 @@ def checked_weights(
         if config.components != len(shape):
             raise LightRNNError(f"the table has {len(shape)} components, and the settings say {config.components}")
         table = WordTable(codes.astype("int64"), tuple(shape))
+        if config.alone != table.alone:
+            raise LightRNNError(f"in the table {table.alone:,} words stand alone, and the settings say {config.alone}")
     whole_size = Size(len(vocabulary), table.shape if table else None, len(vocabulary.alphabet))
     needed = sum(kind_of(config).parameters(config, whole_size).values())
     if needed > sum(array.size for array in weights.values()):

@@ -81,7 +81,7 @@ class LightRNN(RecurrentModel):
         hidden, state = self.hidden_states(codes, state)  # (B, S, H)
         features = self.projection(hidden).flatten(0, 1)
         targets = codes[:, self.components :].flatten()  # (B·S,)
-        found = features.new_zeros(len(features))
+        found = features.new_zeros(len(features), dtype=torch.promote_types(features.dtype, torch.float32))
         for s, (first, n) in enumerate(zip(self.offsets, self.shape, strict=True)):
             where = ((targets >= first) & (targets < first + n)).nonzero().squeeze(1)
             if s == 0 and self.head:
