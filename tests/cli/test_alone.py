@@ -413,7 +413,8 @@ def test_an_opponent_has_no_words_that_stand_alone(refuse, world) -> None:
 
 
 def test_info_without_a_model(asked, call: Call) -> None:
-    facts = asked("info", "--vocab-size", 1000, "--alone", 100, "--tied", "--embedding-size", 50, "--hidden-size", 80)
+    options = ("--recipe", "plain", "--alone", 100, "--tied", "--embedding-size", 50, "--hidden-size", 80)
+    facts = asked("info", "--vocab-size", 1000, *options)
     assert (facts["table_shape"], facts["shared_shape"], facts["alone"]) == ([130, 30], [30, 30], 100)
     assert facts["steps_a_word"] is None  # no text is known
     assert facts["parameters"]["input vectors"] == 160 * 50

@@ -509,7 +509,8 @@ def test_a_sigkill_changes_nothing(tiny: Corpus, tmp_path: Path) -> None:
     recipe = FAST.override({"model": "hsm", "validate_every": 20})
     bootstrap.train(tiny, recipe, tmp_path / "whole", device=CPU)
     options = (
-        *("--model", "hsm", "--hidden-size", "12", "--batch-size", "4", "--window", "10", "--epochs", "3"),
+        *("--recipe", "plain", "--model", "hsm", "--hidden-size", "12", "--batch-size", "4", "--window", "10"),
+        *("--epochs", "3"),
         *("--dropout", "0.1", "--learning-rate", "0.02", "--validate-every", "20", "--threads", "1", "--device", "cpu"),
     )
     written = tmp_path / "killed" / "metrics.jsonl"
