@@ -143,8 +143,8 @@ def test_a_terminal_that_knows_ascii_only(here: Path, environment: dict[str, str
 import sys
 from lightrnn.cli import main
 small = {SMALL!r}
-for arguments in (["--help"], ["train", "--help"], ["train", "na\\udcc3\\udcafve", "-o", "m", "--alone", "0", *small], ["info", "m"],
-                  ["table", "m"], ["table", "m", "--json"], ["next", "m", "na\\udcc3\\udcafve"], ["info", "sm\\xf8r"]):
+for arguments in (["--help"], ["train", "--help"], ["train", "na\\udcc3\\udcafve", "-o", "m", "--alone", "0", *small],
+                  ["info", "m"], ["table", "m"], ["table", "m", "--json"], ["next", "m", "na\\udcc3\\udcafve"], ["info", "sm\\xf8r"]):
     sys.argv = ["lightrnn", *arguments]
     try:
         main()
