@@ -144,7 +144,8 @@ import sys
 from lightrnn.cli import main
 small = {SMALL!r}
 for arguments in (["--help"], ["train", "--help"], ["train", "na\\udcc3\\udcafve", "-o", "m", "--alone", "0", *small],
-                  ["info", "m"], ["table", "m"], ["table", "m", "--json"], ["next", "m", "na\\udcc3\\udcafve"], ["info", "sm\\xf8r"]):
+                  ["info", "m"], ["table", "m"], ["table", "m", "--json"], ["next", "m", "na\\udcc3\\udcafve"],
+                  ["info", "sm\\xf8r"]):
     sys.argv = ["lightrnn", *arguments]
     try:
         main()

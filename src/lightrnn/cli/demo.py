@@ -95,7 +95,9 @@ def _demo(folder: Path, minutes: float) -> None:
 
     apart = f"; {model.alone:,} words stand alone" if model.alone else ""
     _heading(f"6. Some rows of the word table, most coherent first: words that are used alike share a row{apart}")
-    coherence = row_coherence(model.table, corpus.split("valid"), least=8)
+    coherence = row_coherence(
+        model.table, corpus.split("train"), least=8
+    )  # few of the words that share are in the others
     counts = corpus.vocabulary.counts
     for row in rank_rows(model.table, counts, coherence)[:6]:
         members = row_words(model.table, counts, int(row))[:12]
