@@ -39,7 +39,7 @@ from lightrnn.models.outputs import AdaptiveSoftmax
 from lightrnn.models.sizes import adaptive_shape, human_bytes
 from lightrnn.registry import KINDS
 from lightrnn.runtime import keep_memory, use_threads
-from lightrnn.table.word_table import WordTable, table_shape, words_alone
+from lightrnn.table.word_table import WordTable, table_shape, words_alone, zipf_counts
 from lightrnn.text.rules import TextRules
 from lightrnn.text.spelling import Ids
 from lightrnn.text.vocabulary import Vocabulary
@@ -59,11 +59,6 @@ GROWING = {
 Facts = dict[str, Any]
 
 
-def zipf_counts(size: int) -> np.ndarray[Any, Any]:
-    """Words by falling frequency, p ∝ 1 / (rank + 2.7)."""
-    return (1e7 / (np.arange(size) + 2.7)).astype(np.int64) + 1
-
-
 def made_up_words(size: int) -> Vocabulary:
     """Words of about eight letters, no two alike, with Zipf's counts."""
     letters = str.maketrans("0123456789abcdef", "etaoinshrdlcumwf")
@@ -73,7 +68,7 @@ def made_up_words(size: int) -> Vocabulary:
 
 def zipf_text(size: int, words: int) -> Ids:
     """Words drawn one by one."""
-    cumulated = np.cumsum(zipf_counts(size) / 1e7)
+    cumulated = np.cumsum(zipf_counts(size))
     draws = np.random.default_rng(1).random(words) * cumulated[-1]
     return np.asarray(np.searchsorted(cumulated, draws).clip(max=size - 1), np.int32)
 

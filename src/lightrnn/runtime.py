@@ -46,7 +46,7 @@ def keep_memory() -> None:
     """Large tensors that are freed are kept for the next ones, not given back to the system at once.
 
     A step of training makes and frees some of ten megabytes; having their pages mapped and cleared each time takes a
-    third of its time (docs/results.md). Only glibc's allocator is told; others are left as they are.
+    good part of its time (benchmarks/memory.py). Only glibc's allocator is told; others are left as they are.
     """
     import ctypes
 
