@@ -60,7 +60,7 @@ def read_parts(data: bytes, origin: str) -> dict[str, bytes]:
             "upgrade lightrnn"
         )
     head = _HEAD.size + _ENTRY.size * count
-    if not 1 <= version or not 1 <= count <= MOST_PARTS or len(data) < head + _CHECK.size:
+    if not version >= 1 or not 1 <= count <= MOST_PARTS or len(data) < head + _CHECK.size:
         raise damaged(origin, "its header is not whole")
     if _CHECK.unpack_from(data, head)[0] != zlib.crc32(data[:head]):
         raise damaged(origin, "the checksum of its header is wrong")
