@@ -221,7 +221,9 @@ class WordTable:
     @cached_property
     def words(self) -> NDArray[np.int64]:
         """[V]: the word in each place, the inverse of `places`."""
-        return np.argsort(self.places).astype(np.int64)
+        words = np.empty(len(self), np.int64)
+        words[self.places] = np.arange(len(self))
+        return words
 
     @property
     def last_place(self) -> tuple[int, ...]:
