@@ -17,7 +17,7 @@ BOTH = TextRules(bos="<s>")
 
 
 def refused(data: bytes, count: int) -> str:
-    with pytest.raises(LightRNNError, match="^x is damaged: .{10,}; ") as error:
+    with pytest.raises(LightRNNError, match=r"^x is damaged: .{10,}; ") as error:
         unpack_words(data, count, "x")
     return str(error.value)
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from ..errors import LightRNNError
 from ..runtime import BATCH_SIZE, Progress, silent
@@ -153,3 +152,18 @@ def tune(log_probs: NDArray[np.float64]) -> list[float]:
         before = likelihood
         weights = (joint / totals[:, None]).mean(axis=0)
     return [float(weight) for weight in weights]
+
+
+def logsumexp(values: NDArray[np.float64], axis: int | None = None, keepdims: bool = False, b: Sequence[float] = (1.0,)) -> Any:
+    """log Σ b · exp(values) over an axis, of all without one; the largest is taken out of the sum, so that what is
+    small beside it counts."""
+    array, weights = np.broadcast_arrays(np.asarray(values, np.float64), np.asarray(b, np.float64))
+    array = np.where(weights == 0, -np.inf, array)
+    largest = array.max(axis=axis, keepdims=True)
+    is_largest = array == largest
+    share = np.where(is_largest, weights, 0.0).sum(axis=axis, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = np.where(is_largest, 0.0, weights * np.exp(array - largest)).sum(axis=axis, keepdims=True)
+        found = np.log1p(rest / share) + np.log(share) + largest
+    found = np.where(np.isneginf(largest), -np.inf, found)
+    return found if keepdims else found.squeeze(axis)
