@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..border import check, file_name, list_of, number, record, whole
+from ..container import is_packed
 from ..errors import LightRNNError
 from ..files import read_blocks, read_json, write_json
 from ..models.folder import CONFIG
 from ..ngram.arpa import read_arpa
 from ..ngram.kenlm import is_binary, load_binary
+from ..ngram.packed import read_packed
 from ..outputs import replace_output, settle
 from ..runtime import choose_device
 from ..text.vocabulary import Vocabulary
@@ -33,8 +35,8 @@ MEMBERS = record(
 def load(path: str | Path, *, device: str = "cpu", vocabulary: Vocabulary | None = None) -> LM:
     """The model at a path, whatever its kind, ready to score; device: auto, cpu or cuda, where texts are scored.
 
-    A file is an ARPA file, or a binary for the `kenlm` package. A binary that was built without its words needs a
-    vocabulary, which `lightrnn mix` takes from the first model.
+    A file is what `lightrnn ngram` wrote, an ARPA file, or a binary for the `kenlm` package. A binary that was built
+    without its words needs a vocabulary, which `lightrnn mix` takes from the first model.
     """
     if device not in ("auto", "cpu"):
         choose_device(device)  # fails now rather than later
@@ -54,6 +56,8 @@ def _load(path: Path, device: str, vocabulary: Vocabulary | None, outer: tuple[P
 
 
 def _load_file(path: Path, vocabulary: Vocabulary | None) -> LM:
+    if is_packed(path):
+        return NGramLM(read_packed(path))
     if is_binary(path):
         return NGramLM(load_binary(path, vocabulary))
     if ".arpa" not in path.suffixes and not next(read_blocks(path), b"").lstrip().startswith(b"\\data\\"):

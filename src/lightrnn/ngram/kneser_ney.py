@@ -48,8 +48,8 @@ Discounts = tuple[float, float, float]
 
 @dataclass
 class _Counted:
-    """The different n-grams of one order: keys (N_n,), how often each occurs, adjusted counts, places at order n-1 of the
-    last n-1 words."""
+    """The different n-grams of one order: keys (N_n,), how often they occur, adjusted counts, places at order n-1 of
+    the last n-1 words."""
 
     keys: Places
     occurrences: NDArray[np.int64]
@@ -68,7 +68,7 @@ def estimate(
     """
     if order < 1:
         raise LightRNNError(f"order (--order) must be at least 1, got {order}")
-    thresholds = _thresholds(prune, order)
+    thresholds = thresholds_of(prune, order)
     if len(ids) == 0:
         raise LightRNNError("there is nothing to estimate an n-gram model from: the text is empty")
     if len(ids) >= 2**30:
@@ -84,7 +84,9 @@ def estimate(
     kept[0] |= thresholds[0] == 0  # words of the vocabulary that do not occur stay in it
     kept[0][[start, vocabulary.eos_id, vocabulary.unk_id]] = True
     if kept[0].sum() <= 3 and thresholds[0]:
-        raise LightRNNError(f"no word occurs more than {thresholds[0]} times; begin prune (--prune) with a lower number")
+        raise LightRNNError(
+            f"no word occurs more than {thresholds[0]} times; begin prune (--prune) with a lower number"
+        )
     predicted = kept[0] & (np.arange(size) != start)
     discounts: list[Discounts] = []
     levels: list[Level] = []
@@ -110,8 +112,8 @@ def estimate(
     return _without_pruned(model, kept) if any(thresholds) else model
 
 
-def _thresholds(prune: Sequence[int], order: int) -> list[int]:
-    """One for each order."""
+def thresholds_of(prune: Sequence[int], order: int) -> list[int]:
+    """One for each order, from those given, none of which may be below the one before."""
     given = [*prune] or [0]
     if len(given) > order or given[0] < 0 or any(low > high for low, high in pairwise(given)):
         raise LightRNNError(
