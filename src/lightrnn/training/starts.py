@@ -3,6 +3,7 @@
 Shapes: V words, n_s values of component s, d dimensions.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +14,9 @@ from torch import Tensor
 from ..config import BootstrapConfig, ModelConfig
 from ..models.kind import kind_of
 from ..models.lightrnn import LightRNN
-from ..runtime import Progress, refuse_beyond_memory, silent
+from ..runtime import Progress, silent
 from ..table.bigrams import bigram_vectors
-from ..table.clustering import cluster, root_counts, table_vectors
+from ..table.clustering import refuse_clustering_beyond_memory
 from ..table.word_table import WordTable, words_alone
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
@@ -29,7 +30,7 @@ class Start:
     """
 
     table: WordTable
-    vectors: list[NDArray[np.float32]] | None = None
+    vectors: Sequence[NDArray[np.float32]] | None = None
 
 
 def choose_start(
@@ -53,20 +54,11 @@ def choose_start(
     alone = words_alone(counts, model.alone)
     if config.start == "random" and kind.has_table:
         return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed, alone=alone))
-    sharing = np.setdiff1d(np.arange(len(vocabulary)), alone)
-    shape = (shape[0] - len(alone), *shape[1:])
-    refuse_beyond_memory(
-        f"the clustering of {len(sharing):,} words into a table of {' × '.join(map(str, shape))}",
-        4 * len(sharing) * max(shape),
-        "use a smaller vocabulary, or --rows nearer to its root",
-    )
+    shared_shape = (shape[0] - len(alone), *shape[1:])
+    refuse_clustering_beyond_memory(len(vocabulary) - len(alone), shared_shape)
     vectors = bigram_vectors(ids, counts, words=vocabulary.words, seed=seed, progress=progress)
-    weights = root_counts(counts)
-    table = cluster(vectors[sharing], weights[sharing], shape, seed=seed, progress=progress)
-    if not config.start_vectors:
-        return Start(WordTable.with_alone(alone, table))
-    rows, *others = table_vectors(vectors[sharing], weights[sharing], table)
-    return Start(WordTable.with_alone(alone, table), [np.concatenate([vectors[alone], rows]), *others])
+    table = WordTable.clustered(vectors, counts, alone, shared_shape, seed=seed, progress=progress)
+    return Start(table, table.vectors if config.start_vectors else None)
 
 
 def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], scale: float) -> None:
@@ -80,7 +72,7 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
     with torch.no_grad():
         inputs = torch.split(model.input_vectors.weight, list(model.shape))
         outputs: list[Tensor] = [] if model.config.tied else list(model.output_vectors)
-        for to_fill, vectors in zip((*inputs, *outputs), 2 * start.vectors, strict=False):
+        for to_fill, vectors in zip((*inputs, *outputs), (*start.vectors, *start.vectors), strict=False):
             if len(to_fill) == 0:
                 continue
             centred = (vectors - vectors.mean(axis=0))[:, : to_fill.shape[1]]
