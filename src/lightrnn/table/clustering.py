@@ -87,14 +87,28 @@ def refuse_clustering_beyond_memory(words: int, shape: tuple[int, ...]) -> None:
 
 
 def table_vectors(
-    vectors: NDArray[np.float32], weights: NDArray[np.float32], codes: NDArray[np.int64], shape: tuple[int, ...]
+    vectors: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    codes: NDArray[np.int64],
+    shape: tuple[int, ...],
+    *,
+    sweeps: int = 0,
 ) -> list[NDArray[np.float32]]:
-    """Of each component, (n_s, d): the vectors whose sum over a word's components stands for that of the word."""
+    """Of each component, (n_s, d): the vectors whose sum over a word's components stands for that of the word.
+
+    The first component's are means, those of the others means of what is left. Sweeps fit one after the other to what
+    all others leave, and so go on to the least squares.
+    """
     residuals = vectors.astype(np.float32, copy=True)
     found = []
     for chosen, n in zip(codes.T, shape, strict=True):
         found.append(_means(residuals, weights, chosen, n))
         residuals -= found[-1][chosen]
+    for _ in range(sweeps):
+        for s, (chosen, n) in enumerate(zip(codes.T, shape, strict=True)):
+            change = _means(residuals, weights, chosen, n)
+            found[s] += change
+            residuals -= change[chosen]
     return found
 
 

@@ -66,6 +66,13 @@ def words_alone(counts: NDArray[np.int64], setting: int | str) -> NDArray[np.int
     return np.argsort(-counts, kind="stable")[:number]
 
 
+def _alone(counts: NDArray[np.int64] | None, setting: int | str) -> NDArray[np.int64]:
+    """The same where counts may not be known."""
+    if counts is None and setting != 0:
+        raise LightRNNError(f"alone={setting!r} needs counts, since the most frequent words stand alone; give counts")
+    return words_alone(np.zeros(0, np.int64) if counts is None else counts, setting)
+
+
 def zipf_counts(size: int, tokens: float = 1e8) -> NDArray[np.int64]:
     """Counts of so many words where nothing is known of them: p ∝ 1 / (rank + 2.7), by Zipf and Mandelbrot."""
     shares = 1 / (np.arange(size) + 2.7)
@@ -138,17 +145,21 @@ class WordTable:
         rows: int = 0,
         *,
         seed: int = 0,
-        alone: NDArray[np.int64] | None = None,
+        alone: NDArray[np.int64] | int | str = 0,
+        counts: ArrayLike | None = None,
     ) -> "WordTable":
-        """The paper's start: words allocated to places at random; but for those that stand alone, if any."""
-        number = 0 if alone is None else len(alone)
-        places = np.random.default_rng(seed).permutation(vocabulary_size - number)
-        shared = cls.from_places(places, table_shape(vocabulary_size - number, components, rows))
-        return shared if alone is None else cls.with_alone(alone, shared)
+        """The paper's start: words allocated to places at random; but for those that stand alone, if any: these ids, or
+        by counts (V,) as `words_alone` has it."""
+        found = None if counts is None else counts_of(counts, vocabulary_size)
+        if not isinstance(alone, np.ndarray):
+            alone = _alone(found, alone)
+        places = np.random.default_rng(seed).permutation(vocabulary_size - len(alone))
+        shared = cls.from_places(places, table_shape(vocabulary_size - len(alone), components, rows))
+        return replace(cls.with_alone(alone, shared), counts=found)
 
     @classmethod
     def from_counts(
-        cls, counts: ArrayLike, *, components: int = 2, rows: int = 0, alone: int | str = "auto"
+        cls, counts: ArrayLike, *, components: int = 2, rows: int = 0, alone: int | str = 0
     ) -> "WordTable":
         """Words in order of falling counts (V,): words that are as frequent share a row. `alone`: see `words_alone`."""
         found = counts_of(counts)
@@ -190,23 +201,20 @@ class WordTable:
         *,
         components: int = 2,
         rows: int = 0,
-        alone: int | str = "auto",
+        alone: int | str = 0,
         seed: int = 0,
         progress: Progress = silent,
     ) -> "WordTable":
         """A balanced clustering of any vectors of words (V, d), such as a trained embedding or output matrix.
 
-        Words count by the root of their counts (V,) and `alone` (see `words_alone`) are the most frequent; without
-        counts all count the same, and none stands alone.
+        Words weigh the root of their counts (V,), without counts all the same. `alone`: see `words_alone`.
         """
         vectors = matrix_of(matrix)
-        found = counts_of(counts, len(vectors)) if counts is not None else np.ones(len(vectors), np.int64)
-        if counts is None and alone not in {"auto", 0}:
-            raise LightRNNError(f"alone={alone!r} needs counts, since the most frequent words stand alone; give counts")
-        first = words_alone(found, alone if counts is not None else 0)
+        found = None if counts is None else counts_of(counts, len(vectors))
+        first = _alone(found, alone)
         shape = table_shape(len(vectors) - len(first), components, rows)
-        table = cls.clustered(vectors, found, first, shape, seed=seed, progress=progress)
-        return table if counts is not None else replace(table, counts=None)
+        weights = np.ones(len(vectors), np.int64) if found is None else found
+        return replace(cls.clustered(vectors, weights, first, shape, seed=seed, progress=progress), counts=found)
 
     @classmethod
     def clustered(
@@ -229,7 +237,7 @@ class WordTable:
         codes = cluster(vectors[sharing], weights, shape, seed=seed, progress=progress)
         first, *others = table_vectors(vectors[sharing], weights, codes, shape)
         known = (np.concatenate([vectors[alone], first]), *others)
-        return replace(cls.with_alone(alone, cls(codes, shape)), counts=counts, vectors=known)
+        return replace(cls.with_alone(alone, cls(codes, shape)), vectors=known)
 
     @classmethod
     def with_alone(cls, alone: NDArray[np.int64], shared: "WordTable") -> "WordTable":

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..config import BootstrapConfig, ModelConfig
 from ..models.kind import kind_of
 from ..models.lightrnn import LightRNN
+from ..nn.starts import fill_biases, fill_rest, fill_vectors, shares
 from ..runtime import Progress, silent
 from ..table.bigrams import bigram_vectors
 from ..table.clustering import refuse_clustering_beyond_memory
@@ -73,20 +74,9 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
         inputs = torch.split(model.input_vectors.weight, list(model.shape))
         outputs: list[Tensor] = [] if model.config.tied else list(model.output_vectors)
         for to_fill, vectors in zip((*inputs, *outputs), (*start.vectors, *start.vectors), strict=False):
-            if len(to_fill) == 0:
-                continue
-            centred = (vectors - vectors.mean(axis=0))[:, : to_fill.shape[1]]
-            scaled = centred * (scale / max(float(centred.std()), 1e-30))
-            to_fill[:, : scaled.shape[1]] = torch.from_numpy(scaled).to(to_fill)
-        for bias, chosen in zip(model.output_bias, start.table.codes.T, strict=False):
-            there = chosen >= 0
-            logs = np.log(np.bincount(chosen[there], weights=np.maximum(counts, 0.5)[there], minlength=len(bias)))
-            if len(bias):
-                bias.copy_(torch.from_numpy(logs - logs.mean()))
+            fill_vectors(to_fill, vectors, scale)
+        for bias, codes in zip(model.output_bias, start.table.codes.T, strict=False):
+            fill_biases(bias, shares(codes, counts, len(bias)))
         if model.head:
-            shares = np.bincount(start.table.codes[:, 0], weights=np.maximum(counts, 0.5), minlength=model.shape[0])
-            rest = shares[model.head :]
-            weights = torch.from_numpy(rest / rest.sum()).to(model.rest_vector)
-            model.rest_vector.copy_((weights @ model.scoring_vectors(0)[model.head :])[None])
-            if model.rest_bias is not None:
-                model.rest_bias.fill_(float(np.log(rest.sum()) - np.log(shares).mean()))
+            of_rows = shares(start.table.codes[:, 0], counts, model.shape[0])
+            fill_rest(model.rest_vector, model.rest_bias, model.scoring_vectors(0), of_rows, model.head)
