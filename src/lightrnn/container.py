@@ -9,7 +9,7 @@ is read or inflated: a file that is cut, damaged, hostile or newer is refused wi
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,12 @@ _CHECK = struct.Struct("<I")
 REMEDY = "copy it again or pack the model again"
 
 
-def write_parts(parts: Mapping[str, bytes]) -> bytes:
+def write_parts(parts: Mapping[str, bytes], stored: Collection[str] = ()) -> bytes:
     """The file of these parts, in this order; a part is deflated where that saves a fiftieth of it or more, and not so
-    much that a reader would take it for a bomb."""
+    much that a reader would take it for a bomb; but for those that are to be `stored` as they are."""
     entries, bodies = [], []
     for name, raw in parts.items():
-        deflated = zlib.compress(raw, 9)
+        deflated = raw if name in stored else zlib.compress(raw, 9)
         pays = 50 * len(deflated) <= 49 * len(raw) <= 49 * MOST_INFLATED * len(deflated)
         encoding, body = (DEFLATED, deflated) if pays else (STORED, raw)
         entries.append(_ENTRY.pack(name.encode(), encoding, len(body), len(raw), zlib.crc32(body)))

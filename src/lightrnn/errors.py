@@ -19,7 +19,9 @@ def missing_package(error: ModuleNotFoundError) -> LightRNNError:
     if package not in EXTRAS:
         raise error
     extra = EXTRAS[package]
-    return LightRNNError(f"this needs {package}, which is not installed; install it with: pip install 'lightrnn[{extra}]'")
+    return LightRNNError(
+        f"this needs {package}, which is not installed; install it with: pip install 'lightrnn[{extra}]'"
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

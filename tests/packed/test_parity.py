@@ -41,15 +41,15 @@ def test_numpy_answers_as_pytorch_does(cell: str, layers: int, K: int, shape: di
         one, other = lm.token_log_probs(ids, convention), packed.token_log_probs(ids_of[ids], convention)
         np.testing.assert_allclose(one, other, **near)
     one, other = lm.empty_state(), packed.empty_state()
-    read_one, one = lm.advance_all(one, ids[:90])
-    read_other, other = packed.advance_all(other, ids_of[ids[:90]])
+    read_one, one = lm.read_words(one, ids[:90])
+    read_other, other = packed.read_words(other, ids_of[ids[:90]])
     np.testing.assert_allclose(read_one, read_other, **near)
     for word in ids[:5].tolist():
         for mine, its in zip(one.inner, other.inner, strict=True):
             np.testing.assert_allclose(mine, its, **near)
         np.testing.assert_allclose(lm.next_log_probs(one), packed.next_log_probs(other)[ids_of], **near)
-        log_prob, one = lm.advance(one, word)
-        log_prob_of_packed, other = packed.advance(other, int(ids_of[word]))
+        log_prob, one = lm.read_word(one, word)
+        log_prob_of_packed, other = packed.read_word(other, int(ids_of[word]))
         assert log_prob == pytest.approx(log_prob_of_packed, abs=FLOAT32)
     assert dict(packed.next_words(other, 5)) == pytest.approx(dict(lm.next_words(one, 5)), abs=FLOAT32)
     assert packed.next_words(other, 3, "w1")[0][0].startswith("w1")
@@ -83,7 +83,7 @@ def test_a_text_and_its_words_one_by_one_score_alike() -> None:
     ids[ids == packed.vocabulary.eos_id] = 2
     state, one_by_one = packed.begin_state(), []
     for word in ids.tolist():
-        log_prob, state = packed.advance(state, word)
+        log_prob, state = packed.read_word(state, word)
         one_by_one.append(log_prob)
     together = packed.token_log_probs(ids, "sentence").sum(axis=1)
     np.testing.assert_allclose(together, one_by_one, atol=FLOAT32, rtol=FLOAT32)
@@ -100,7 +100,7 @@ def test_a_packed_model_can_be_had_in_pytorch() -> None:
     lm, packed, ids_of = both(random_lightrnn(V=V, alone=6, tied=True, head=3))
     words = ids_of[np.random.default_rng(1).integers(V, size=30)]
     first = packed.stream_state()
-    expected, _ = packed.advance_all(first, words)
+    expected, _ = packed.read_words(first, words)
     with torch.inference_mode():
         sequence = torch.tensor([[first.last_word, *words.tolist()]])
         found, _ = packed.model.log_probs(sequence, packed.model.initial_state(1))
