@@ -14,7 +14,7 @@ EXTRAS = {"torch": "train", "safetensors": "train", "scipy": "train", "numba": "
 
 
 def missing_package(error: ModuleNotFoundError) -> LightRNNError:
-    """The sentence for a package that comes with an extra; what is not one of these is a mistake of ours, and raised."""
+    """The sentence for a package that comes with an extra; another one is a mistake of ours, and raised."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error

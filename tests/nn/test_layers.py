@@ -195,7 +195,9 @@ def test_the_likeliest_words_need_few_rows(monkeypatch: pytest.MonkeyPatch) -> N
     layer = LightSoftmax(WordTable.random(10_000), 8, scale=1.0)
     opened = []
     scored = LightSoftmax._column_scores
-    monkeypatch.setattr(LightSoftmax, "_column_scores", lambda *given: opened.append(given[2].shape) or scored(*given))
+    monkeypatch.setattr(
+        LightSoftmax, "_column_scores", lambda *given: opened.append(given[2].shape) or scored(*given)
+    )
     hidden = 2 * torch.randn(20, 8)
     best = layer.topk(hidden, 10)
     rows = sum(positions * m for positions, m in opened)

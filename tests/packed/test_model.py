@@ -86,7 +86,7 @@ def test_the_weights_lie_as_the_docs_say() -> None:
 
 
 def refusal(data: bytes) -> str:
-    with pytest.raises(LightRNNError, match=r"^x.{10,}; .{5,}") as refused:
+    with pytest.raises(LightRNNError, match=r"^x.{10,}") as refused:
         read(data, "x")
     assert "\n" not in str(refused.value)
     return str(refused.value)

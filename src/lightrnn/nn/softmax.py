@@ -131,7 +131,9 @@ class LightSoftmax(TableLayer):
 
     # --- training
 
-    def forward(self, hidden: Tensor, target: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
+    def forward(
+        self, hidden: Tensor, target: Tensor, ignore_index: int = -100, reduction: str = "mean"
+    ) -> Tensor:
         """The loss of target words (…) after states (…, H), in nats, as `F.cross_entropy` has it of a full softmax.
 
         Where target is ignore_index the loss is 0 and does not count in the mean; the mean of nothing is 0.
@@ -274,9 +276,7 @@ class LightSoftmax(TableLayer):
         return self.words[places].view(hidden.shape[:-1])
 
     def extra_repr(self) -> str:
-        return (
-            f"{self.in_features}, {self.size}, dim={self.dim}, shape={self.shape}, alone={self.alone}, head={self.head}"
-        )
+        return f"{self.in_features}, {self.size}, dim={self.dim}, shape={self.shape}, alone={self.alone}, head={self.head}"
 
 
 def _precise(scores: Tensor) -> torch.dtype:
