@@ -156,7 +156,7 @@ def array(parts: Parts, name: str, sort: str, change: Callable[[np.ndarray], obj
         (lambda p: about(p, rules={"bos": "<S>"}), "lacks '<S>'"),
         (lambda p: p | {"about": b"{"}, "is not valid JSON"),
         (lambda p: p | {"about": b"[]"}, "must be an object"),
-        (lambda p: {name: part for name, part in p.items() if name != "about"}, "kind is missing"),
+        (lambda p: {name: part for name, part in p.items() if name != "about"}, "does not say what it is"),
         (lambda p: {name: part for name, part in p.items() if name != "probs"}, "its parts are not"),
         (lambda p: p | {"more": b""}, "its parts are not"),
     ],
