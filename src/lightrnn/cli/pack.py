@@ -28,8 +28,18 @@ def _packed(model: Path, out: Path, precision: Precision) -> Sizes:
     return part_sizes(data)
 
 
+def _onnx(model: Path, out: Path, precision: Precision) -> Sizes:
+    from ..packed.model import Network
+    from ..packed.onnx_export import export, part_sizes
+
+    graph = export(Network.of_folder(model), precision)
+    out.write_bytes(graph.SerializeToString())
+    return part_sizes(graph)
+
+
 FORMATS: dict[str, Callable[[Path, Path, Precision], Sizes]] = {  # by the ending of -o: model folder, file, precision
     ".lightrnn": _packed,
+    ".onnx": _onnx,
 }
 
 

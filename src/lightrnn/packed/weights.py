@@ -54,7 +54,7 @@ def pack_weights(
     for name, array in arrays.items():
         if precision == "int8" and array.ndim > 1:
             layout = Layout(name, array.shape, "int8", min(group or array.shape[-1], max(array.shape[-1], 1)) or 1)
-            pieces += [part.tobytes() for part in _quantised(array, layout.group)]
+            pieces += [part.tobytes() for part in quantised(array, layout.group)]
         else:
             layout = Layout(name, array.shape, "float32" if precision == "int8" else precision)
             with np.errstate(over="ignore"):
@@ -89,7 +89,7 @@ def _stored(kind: Precision) -> np.dtype[Any]:
     return np.dtype(kind).newbyteorder("<")
 
 
-def _quantised(array: NDArray[np.float32], group: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+def quantised(array: NDArray[np.float32], group: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
     """Scales (…, groups) and steps (…, n)."""
     starts = np.arange(0, array.shape[-1], group)
     largest = np.maximum.reduceat(np.abs(array), starts, axis=-1) if array.size else np.zeros((*array.shape[:-1], 0))
