@@ -60,7 +60,7 @@ class Graph:
         """A constant, stored under its name."""
         from onnx import numpy_helper
 
-        self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        self.initializers[name] = numpy_helper.from_array(np.asarray(array, order="C"), name)
         return name
 
     def numbers(self, *numbers: int) -> str:
