@@ -81,7 +81,7 @@ class Graph:
             if not np.isfinite(narrow).all():
                 raise LightRNNError(f"{name} holds weights too large for float16; pack with --precision float32")
             return Weight(self, self.array(name, narrow), "")
-        scales, steps = quantised(array, max(array.shape[-1], 1))
+        scales, steps = quantised(array, array.shape[-1])
         return Weight(self, self.array(name, steps), self.array(f"{name}.scales", scales))
 
     def model(
