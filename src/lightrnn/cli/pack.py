@@ -58,7 +58,8 @@ def pack(
     """A trained LightRNN as one small file that needs no PyTorch: weights, words, table, text rules.
 
     next, generate, score, rescore, evaluate, info and mix take the file where they take the folder. What it is not good
-    for is training: keep the folder for that. The layout is in docs/packed-format.md.
+    for is training: keep the folder for that. The layout is in docs/packed-format.md. A name that ends in .onnx makes a
+    file for ONNX runtimes instead, which docs/onnx.md describes.
 
       lightrnn pack model -o words.lightrnn
       lightrnn next words.lightrnn "it was a"
