@@ -104,7 +104,7 @@ class _Export:
             projection = g.weight("projection", self.weights["projection.weight"])
             features = g.op("Gemm", features, projection.whole(), transB=1)  # (B·S, F)
         padded = g.op("Pad", "codes", g.numbers(0, 0, 0, 1), g.number(-1))
-        following = self._flat(g.op("Slice", padded, g.numbers(1), g.numbers(2**31), g.numbers(1)))
+        following = self._flat(g.columns(padded, 1))
         is_last = g.op("And", self._flat(there), g.op("Less", following, g.number(0)))
         edge = self._edge(is_last)
         expected = self._expected(self._flat(there))
@@ -213,7 +213,7 @@ class _Export:
         array = self.weights[f"recurrence.{stored}_l{layer}"]
         order = OPERATORS[self.config.cell].gates
         gates = array.reshape(len(order), self.config.hidden_size, *array.shape[1:])
-        return np.ascontiguousarray(gates[list(order)]).reshape(1, *array.shape)
+        return gates[list(order)].reshape(1, *array.shape)
 
     # --- equations (2) and (3)
 
@@ -251,7 +251,7 @@ class _Export:
             for s in range(1, K - 1):
                 match = g.op("Or", match, g.op("Equal", "codes", g.number(last[s])))
             for _ in range(1, K - 1):
-                shifted = g.op("Slice", edge, g.numbers(0), g.numbers(-1), g.numbers(1))
+                shifted = g.columns(edge, 0, -1)
                 carried = g.op("Concat", before, shifted, axis=1)
                 edge = g.op("And", match, g.op("Or", rows, carried))
         edge = self._flat(edge)
@@ -284,7 +284,7 @@ class _Export:
         total = g.op("Where", possible, g.op("Sum", *found), g.number(-np.inf, FLOAT))
         total = g.op("Where", g.op("Less", following, g.number(0)), g.number(0, FLOAT), total)
         by_track = g.op("Reshape", total, g.op("Shape", "codes"))
-        g.op("Slice", by_track, g.numbers(0), g.numbers(-1), g.numbers(1), name="log_probs")
+        g.columns(by_track, 0, -1, name="log_probs")
         for component, lasts in ends.items():
             self._next(component, lasts)
 
@@ -316,9 +316,8 @@ class _Export:
             g.op("Identity", lasts[0], name=output)
             return
         of_head, within = lasts
-        rest = g.op("Slice", of_head, g.numbers(-1), g.numbers(2**31), g.numbers(1))
-        head = g.op("Slice", of_head, g.numbers(0), g.numbers(-1), g.numbers(1))
-        g.op("Concat", head, g.op("Add", within, rest), name=output, axis=1)
+        among_all = g.op("Add", within, g.columns(of_head, -1))
+        g.op("Concat", g.columns(of_head, 0, -1), among_all, name=output, axis=1)
 
 
 def part_sizes(model: "onnx.ModelProto") -> dict[str, int]:

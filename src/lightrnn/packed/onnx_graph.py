@@ -56,6 +56,10 @@ class Graph:
 
         return self.op("Cast", value, to=helper.np_dtype_to_tensor_dtype(kind))
 
+    def columns(self, value: str, begin: int, end: int = 2**31, name: str = "") -> str:
+        """value[:, begin:end]"""
+        return self.op("Slice", value, self.numbers(begin), self.numbers(end), self.numbers(1), name=name)
+
     def array(self, name: str, array: NDArray[Any]) -> str:
         """A constant, stored under its name."""
         from onnx import numpy_helper
