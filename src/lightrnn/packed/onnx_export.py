@@ -156,7 +156,7 @@ class _Export:
             end - begin,
             has_rest,
             g.weight(f"{name}.vectors", vectors),
-            "" if bias is None else g.array(f"{name}.bias", bias),
+            "" if bias is None else g.bias(f"{name}.bias", bias),
             g.array(f"{name}.missing", np.arange(begin, end) > last) if is_cut else "",
         )
 
@@ -190,7 +190,7 @@ class _Export:
             weights = [g.weight(f"{name}_{layer}", self._gates(name, layer)).whole() for name in ("W", "U")]
             biases = np.concatenate([self._gates("b_input", layer), self._gates("b_hidden", layer)], axis=1)
             states = [arrays[layer] for arrays in before]
-            inputs = [values, *weights, g.array(f"b_{layer}", biases), lengths, *states]
+            inputs = [values, *weights, g.bias(f"b_{layer}", biases), lengths, *states]
             made = [f"outputs_{layer}", *ends]
             g.ops(operator.kind, *inputs, names=made, hidden_size=H, **operator.attributes)  # (S, 1, B, H), (1, B, H)
             values = g.op("Squeeze", made[0], g.numbers(1))

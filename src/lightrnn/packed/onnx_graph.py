@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from .weights import Precision, quantised
+from .weights import Precision, narrowed, quantised
 
 if TYPE_CHECKING:
     import onnx
@@ -77,16 +77,14 @@ class Graph:
 
     def weight(self, name: str, array: NDArray[np.float32]) -> "Weight":
         """A weight in the graph's precision."""
-        if self.precision == "float32":
-            return Weight(self, self.array(name, array), "")
-        if self.precision == "float16":
-            with np.errstate(over="ignore"):
-                narrow = array.astype(np.float16)
-            if not np.isfinite(narrow).all():
-                raise LightRNNError(f"{name} holds weights too large for float16; pack with --precision float32")
-            return Weight(self, self.array(name, narrow), "")
-        scales, steps = quantised(array, array.shape[-1])
-        return Weight(self, self.array(name, steps), self.array(f"{name}.scales", scales))
+        if self.precision == "int8":
+            scales, steps = quantised(array, array.shape[-1])
+            return Weight(self, self.array(name, steps), self.array(f"{name}.scales", scales))
+        return Weight(self, self.array(name, narrowed(name, array, self.precision)))
+
+    def bias(self, name: str, array: NDArray[np.float32]) -> str:
+        """The same of a bias, which int8 leaves as it is."""
+        return self.array(name, array) if self.precision == "int8" else self.weight(name, array).whole()
 
     def model(
         self, inputs: Sequence[Value], outputs: Sequence[Value], about: str, metadata: Mapping[str, str]
@@ -116,7 +114,7 @@ class Weight:
 
     graph: Graph
     stored: str
-    scales: str
+    scales: str = ""
 
     def whole(self) -> str:
         """All of it in float32."""

@@ -58,11 +58,7 @@ def pack_weights(
             pieces += [part.tobytes() for part in quantised(array, layout.group)]
         else:
             layout = Layout(name, array.shape, "float32" if precision == "int8" else precision)
-            with np.errstate(over="ignore"):
-                narrow = array.astype(_stored(layout.type))
-            if not np.isfinite(narrow).all():
-                raise LightRNNError(f"{name} holds weights too large for {precision}; pack with --precision float32")
-            pieces.append(narrow.tobytes())
+            pieces.append(narrowed(name, array, layout.type).tobytes())
         layouts.append(layout)
     return layouts, b"".join(pieces)
 
@@ -88,6 +84,15 @@ def unpack_weights(layouts: Sequence[Layout], data: bytes, origin: str) -> Weigh
 
 def _stored(kind: Precision) -> np.dtype[Any]:
     return np.dtype(kind).newbyteorder("<")
+
+
+def narrowed(name: str, array: NDArray[np.float32], kind: Precision) -> NDArray[Any]:
+    """The same in a floating type; refused where it has no such numbers."""
+    with np.errstate(over="ignore"):
+        narrow = array.astype(_stored(kind))
+    if not np.isfinite(narrow).all():
+        raise LightRNNError(f"{name} holds weights too large for {kind}; pack with --precision float32")
+    return narrow
 
 
 def quantised(array: NDArray[np.float32], group: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
