@@ -28,8 +28,18 @@ def _packed(model: Path, out: Path, precision: Precision) -> Sizes:
     return part_sizes(data)
 
 
+def _onnx(model: Path, out: Path, precision: Precision) -> Sizes:
+    from ..packed.model import Network
+    from ..packed.onnx_export import export, part_sizes
+
+    graph = export(Network.of_folder(model), precision)
+    out.write_bytes(graph.SerializeToString())
+    return part_sizes(graph)
+
+
 FORMATS: dict[str, Callable[[Path, Path, Precision], Sizes]] = {  # by the ending of -o: model folder, file, precision
     ".lightrnn": _packed,
+    ".onnx": _onnx,
 }
 
 
@@ -48,7 +58,8 @@ def pack(
     """A trained LightRNN as one small file that needs no PyTorch: weights, words, table, text rules.
 
     next, generate, score, rescore, evaluate, info and mix take the file where they take the folder. What it is not good
-    for is training: keep the folder for that. The layout is in docs/packed-format.md.
+    for is training: keep the folder for that. The layout is in docs/packed-format.md. A name that ends in .onnx makes a
+    file for ONNX runtimes instead, which docs/onnx.md describes.
 
       lightrnn pack model -o words.lightrnn
       lightrnn next words.lightrnn "it was a"
