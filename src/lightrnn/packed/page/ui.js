@@ -1,0 +1,266 @@
+// What a person sees: the text with its surprise, words to take, a word's place. The model is asked in a worker.
+
+"use strict";
+
+const SUGGESTIONS = 10, MOST_BITS = 16;  // words to take; the surprise that has the full colour
+const $ = id => document.getElementById(id);
+const text = $("text"), shades = $("shades"), suggestions = $("suggestions"), tip = $("tip");
+
+const number = value => value.toLocaleString("en");
+const percent = share => share >= 0.0995 ? `${(100 * share).toFixed(0)}%` : `${Number((100 * share).toPrecision(2))}%`;
+const plural = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
+
+function element(tag, properties, ...children) {
+  const built = Object.assign(document.createElement(tag), properties);
+  built.append(...children);
+  return built;
+}
+
+// White space and control characters would be invisible: they are shown as code points.
+function shown(word) {
+  if (/[^\p{C}\p{M}\p{Z}]/u.test(word)) return element("bdi", {}, word);
+  const points = [...word].map(c => "U+" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0"));
+  return element("bdi", { className: "code" }, points.join(" "));
+}
+
+// ---- asking the model
+
+const source = URL.createObjectURL(new Blob([$("worker").textContent], { type: "text/javascript" }));
+const worker = new Worker(source), waiting = new Map();
+let asked = 0;
+
+function ask(kind, question = {}) {
+  return new Promise((resolve, reject) => {
+    waiting.set(++asked, { resolve, reject });
+    worker.postMessage({ number: asked, kind, ...question });
+  });
+}
+
+worker.onmessage = ({ data }) => {
+  const { resolve, reject } = waiting.get(data.number);
+  waiting.delete(data.number);
+  if (data.error) reject(new Error(data.error));
+  else resolve(data.answer);
+};
+
+function refuse(sentence) {
+  document.querySelector("main").hidden = true;
+  $("facts").className = "refusal";
+  $("facts").textContent = sentence;
+}
+
+// ---- the text
+
+let view = null;  // the last answer
+let active = 0, isMarked = false, leaves = false;  // the suggestion that Tab takes; was it chosen; does Tab leave
+let running = null, isStale = false;
+
+// Ask again and show the answer; while one question is on its way others wait, and only the last of them is asked.
+function refresh() {
+  isStale = true;
+  return running ??= (async () => {
+    try {
+      while (isStale) {
+        isStale = false;
+        const question = { text: text.value, caret: text.selectionStart, unknown: $("unknown").checked };
+        const finished = document.activeElement !== text;
+        const answer = await ask("look", { ...question, finished, count: SUGGESTIONS });
+        if (!isStale) show(question.text, answer);
+      }
+    } catch (error) {
+      refuse(error.message);
+    } finally {
+      running = null;
+    }
+  })();
+}
+
+function show(written, answer) {
+  view = answer;
+  shade(written);
+  suggest();
+  measure();
+  advise();
+  if (answer.selected) place(answer.selected, answer.tokens.find(token => token.begin === answer.selected.begin));
+  $("word").hidden = !answer.selected;
+}
+
+// Behind the text lies the same text, unseen, with a ground under each word: its colour is the word's surprise.
+function shade(written) {
+  const pieces = [];
+  let end = 0;
+  for (const token of view.tokens) {
+    const ground = element("span", { className: token.isUnknown ? "unknown" : "" }, written.slice(token.begin, token.end));
+    ground.style.setProperty("--surprise", Math.min(token.bits / MOST_BITS, 1).toFixed(3));
+    pieces.push(written.slice(end, token.begin), ground);
+    end = token.end;
+  }
+  shades.replaceChildren(...pieces, written.slice(end) + "\n");
+}
+
+function suggest() {
+  suggestions.replaceChildren(...view.suggestions.map(({ word, probability, isEnd }, place) => {
+    const name = isEnd ? element("em", {}, "end of sentence") : shown(word);
+    const item = element("li", { role: "option", id: `suggestion-${place}` }, name, element("small", {}, percent(probability)));
+    item.dataset.word = word;
+    return item;
+  }));
+  if (!view.suggestions.length) suggestions.append(element("li", { className: "none" }, "No word begins so."));
+  mark(0, false);
+}
+
+function mark(place, chosen) {
+  const items = suggestions.querySelectorAll("[data-word]");
+  active = Math.min(Math.max(place, 0), items.length - 1);
+  isMarked = chosen;
+  items.forEach((item, index) => item.setAttribute("aria-selected", String(index === active && !leaves)));
+  suggestions.classList.toggle("chosen", chosen);
+  text.setAttribute("aria-activedescendant", chosen && active >= 0 ? `suggestion-${active}` : "");
+}
+
+function measure() {
+  const { perplexity, count, unknown } = view;
+  const figure = perplexity === null ? "" : perplexity < 100 ? perplexity.toFixed(1) : number(Math.round(perplexity));
+  const facts = [plural(count, "word"), ...(unknown ? [`${number(unknown)} unknown`] : [])].join(" · ");
+  $("perplexity").replaceChildren(...(count ?
+    [element("strong", {}, figure), " perplexity ", element("small", {}, facts)] : [element("small", {}, "no words yet")]));
+}
+
+// Punctuation that sticks to words makes them unknown: say so once, and mend it if asked.
+function advise() {
+  const stuck = view.tokens.find(token => token.apart);
+  $("note").hidden = !stuck;
+  if (!stuck) return;
+  const mend = element("button", { className: "quiet", onclick: separate }, "Put spaces in");
+  $("note").replaceChildren("“", shown(text.value.slice(stuck.begin, stuck.end)), "” is not known, but “",
+    shown(stuck.apart), "” is: here punctuation is a word. ", mend);
+}
+
+function separate() {
+  const written = text.value;
+  let mended = "", end = 0;
+  for (const token of view.tokens) {
+    mended += written.slice(end, token.begin) + (token.apart || written.slice(token.begin, token.end));
+    end = token.end;
+  }
+  replace(0, written.length, mended + written.slice(end));
+}
+
+// As if it was typed, so that it can be undone.
+function replace(begin, end, by) {
+  text.focus();
+  text.setSelectionRange(begin, end);
+  if (!document.execCommand("insertText", false, by)) text.setRangeText(by, begin, end, "end");
+  return refresh();
+}
+
+async function take(place) {
+  await refresh();  // keys may have come since the suggestions were made
+  const chosen = view.suggestions[place];
+  if (!chosen) return;
+  const [begin, end] = view.replaced;
+  const follows = chosen.isEnd ? "\n" : /^[ \t]/.test(text.value.slice(end)) ? "" : " ";
+  await replace(begin, end, chosen.isEnd ? follows : chosen.word + follows);
+  if (!follows) text.setSelectionRange(text.selectionEnd + 1, text.selectionEnd + 1);
+}
+
+const isAtEnd = () => text.selectionStart === text.value.length;
+
+text.addEventListener("input", () => {
+  leaves = false;
+  refresh();
+});
+text.addEventListener("focus", refresh);
+text.addEventListener("blur", refresh);
+document.addEventListener("selectionchange", () => {
+  if (document.activeElement === text && !text.value.slice(text.selectionStart, text.selectionEnd)) refresh();
+});
+text.addEventListener("keydown", event => {
+  if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (step && isAtEnd() && (step > 0 || (isMarked && active > 0))) {
+    event.preventDefault();
+    mark(active + step, true);
+  } else if ((event.key === "Tab" && !leaves && view?.suggestions.length) || (event.key === "Enter" && isMarked)) {
+    event.preventDefault();
+    take(active);
+  } else if (event.key === "Escape") {
+    leaves = true;
+    mark(0, false);
+  }
+});
+suggestions.addEventListener("mousedown", event => event.preventDefault());  // the text keeps the focus
+suggestions.addEventListener("click", event => {
+  const item = event.target.closest("[data-word]");
+  if (item) take([...suggestions.children].indexOf(item));
+});
+
+// The ground of a word lies under the text, where it cannot be pointed at: it is looked for.
+text.addEventListener("pointermove", event => {
+  const ground = document.elementsFromPoint(event.clientX, event.clientY).find(under => under.parentElement === shades);
+  const token = ground && view?.tokens[[...shades.children].indexOf(ground)];
+  tip.hidden = !token;
+  if (!token) return;
+  tip.textContent = surprise(token);
+  const { left, bottom } = ground.getBoundingClientRect();
+  tip.style.left = `${Math.max(8, Math.min(left, innerWidth - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${bottom + 6}px`;
+});
+text.addEventListener("pointerleave", () => { tip.hidden = true; });
+
+const surprise = ({ bits, isUnknown }) =>
+  `${bits.toFixed(1)} bits · ${percent(2 ** -bits)}${isUnknown ? " · read as the unknown word" : ""}`;
+
+// ---- a word's place
+
+function place(found, token = null) {
+  const { word, count, row, column, inRow, inColumn } = found, isAlone = column === undefined;
+  $("name").replaceChildren(shown(word));
+  const where = isAlone ? "stands alone in a row of its own" : `row ${number(row)}, column ${number(column)}`;
+  $("place").textContent = [where, `seen ${number(count)} ×`, ...(token ? [`here ${surprise(token)}`] : [])].join(" · ");
+  list("row", inRow, found.number);
+  list("column", inColumn, found.number);
+}
+
+function list(side, { count, words }, selected) {
+  $(side).hidden = !count;
+  const rest = count - words.length;
+  $(side).querySelector(".words").replaceChildren(...words.map(({ number: member, word }) => {
+    const button = element("button", { onclick: async () => place(await ask("word", { number: member })) }, shown(word));
+    if (member === selected) button.setAttribute("aria-current", "true");
+    return button;
+  }), ...(rest > 0 ? [element("small", {}, `and ${number(rest)} more`)] : []));
+}
+
+// ---- writing on
+
+$("write").addEventListener("click", async () => {
+  const written = text.value.replace(/[ \t]+$/, "");
+  const question = { text: written, temperature: Number($("temperature").value), unknown: $("unknown").checked };
+  const { words, ended } = await ask("write", question);
+  const sentence = (ended ? words.slice(0, -1) : words).join(" ") + (ended ? "\n" : " ");
+  await replace(written.length, text.value.length, (/[^\n]$/.test(written) && words.length > ended ? " " : "") + sentence);
+  $("write").focus();
+});
+$("temperature").addEventListener("input", event => { $("degrees").textContent = Number(event.target.value).toFixed(2); });
+$("unknown").addEventListener("change", refresh);
+$("clear").addEventListener("click", () => replace(0, text.value.length, ""));
+
+// ---- begin
+
+async function begin() {
+  try {
+    const facts = await ask("load", { payload: $("model").textContent.trim() });
+    const parts = [plural(facts.words, "word"), facts.network, `${(facts.bytes / 1e6).toPrecision(2)} MB`];
+    $("facts").textContent = parts.join(" · ");
+    document.querySelector("main").hidden = false;
+    await refresh();
+  } catch (error) {
+    refuse(error.message);
+  } finally {
+    $("model").remove();
+    URL.revokeObjectURL(source);
+  }
+}
+
+const ready = begin();
