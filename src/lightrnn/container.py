@@ -85,6 +85,14 @@ def read_parts(data: bytes, origin: str) -> dict[str, bytes]:
     return parts
 
 
+def part_sizes(data: bytes) -> dict[str, int]:
+    """The stored bytes of each part of a file that is sound, what describes them being "header"."""
+    count = _HEAD.unpack_from(data)[2]
+    head = _HEAD.size + _ENTRY.size * count
+    entries = _ENTRY.iter_unpack(data[_HEAD.size : head])
+    return {"header": head + _CHECK.size} | {entry[0].rstrip(b"\0").decode(): entry[2] for entry in entries}
+
+
 def damaged(origin: str, reason: str) -> LightRNNError:
     return LightRNNError(f"{origin} is damaged: {reason}; {REMEDY}")
 

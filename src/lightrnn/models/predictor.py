@@ -21,7 +21,7 @@ from ..registry import CELLS
 from ..table.word_table import WordTable
 from .cells import Array, Cell
 from .likeliest import Likeliest, draw_from
-from .sizes import head_of
+from .sizes import head_of, weight_shapes
 from .tensors import check_like
 
 Arrays = tuple[Array, ...]  # a state: (L, B, H) each
@@ -97,8 +97,8 @@ class CodePredictor:
     """A LightRNN made ready to answer, from its weights and its table."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, NDArray[Any]], table: WordTable) -> None:
-        """weights: as LightRNN.state_dict names them."""
-        check_like(weights, _expected(config, table))
+        """weights: as LightRNN.state_dict names them; the codes among them, if they are, are the table's."""
+        check_like({name: array for name, array in weights.items() if name != "codes"}, _expected(config, table))
 
         def layer(index: int) -> list[Array]:
             return [weights[f"recurrence.{name}_l{index}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
@@ -276,20 +276,8 @@ class CodePredictor:
 
 def _expected(config: ModelConfig, table: WordTable) -> dict[str, NDArray[Any]]:
     """Arrays like a LightRNN's weights, of names, shapes and kinds, that take no memory."""
-    D, H, G = config.input_size, config.hidden_size, CELLS[config.cell].gates
-    shapes: dict[str, tuple[int, ...]] = {"input_vectors.weight": (sum(table.shape), D)}
-    for layer in range(config.layers):
-        shapes[f"recurrence.weight_ih_l{layer}"] = (G * H, H if layer else D)
-        shapes[f"recurrence.weight_hh_l{layer}"] = (G * H, H)
-        shapes |= {f"recurrence.bias_{side}_l{layer}": (G * H,) for side in ("ih", "hh")}
-    shapes |= {f"output_vectors.{s}": (n, H) for s, n in enumerate(table.shape) if not config.tied}
-    if config.tied and D != H:
-        shapes["projection.weight"] = (D, H)
-    if head_of(config, table.shape[0], table.alone):
-        shapes |= {"rest_vector": (1, D if config.tied else H)} | ({"rest_bias": (1,)} if config.output_bias else {})
-    shapes |= {f"output_bias.{s}": (n,) for s, n in enumerate(table.shape) if config.output_bias}
-    like: dict[str, NDArray[Any]] = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
-    return like | {"codes": table.codes.astype(np.int32)}
+    shapes = weight_shapes(config, table.shape, table.alone)
+    return {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
 
 
 def _log_softmax(scores: Array) -> Array:
