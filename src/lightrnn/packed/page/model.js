@@ -5,8 +5,6 @@
 //
 // A state is a Float32Array of S·L·H numbers: h of all layers, and of an LSTM c of all layers.
 
-"use strict";
-
 const sigmoid = x => 0.5 * (Math.tanh(0.5 * x) + 1);  // never overflows
 
 // For each cell its gates G, the arrays S of its state, and one step: x = W·x + b and u = U·h + b (G·H each), the state

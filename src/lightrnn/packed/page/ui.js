@@ -32,7 +32,7 @@ let asked = 0;
 function ask(kind, question = {}) {
   return new Promise((resolve, reject) => {
     waiting.set(++asked, { resolve, reject });
-    worker.postMessage({ number: asked, kind, ...question });
+    worker.postMessage({ number: asked, kind, question });
   });
 }
 

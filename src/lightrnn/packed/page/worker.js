@@ -3,8 +3,6 @@
 // A text is lines of tokens with white space between them. A token is mostly one word; where the rules of the text make
 // several words of it, it is all of them together. A line's end is a word too.
 
-"use strict";
-
 const MOST_WRITTEN = 60, DRAWS = 20;  // words of a sample; draws of a word that is not to be drawn
 const LISTED = 60;  // words of a row or a column
 const OPENED = 8;  // contexts of which what may follow is kept
@@ -182,11 +180,11 @@ const ANSWERS = {
   write: question => reader.write(question),
 };
 
-onmessage = async ({ data: { number, kind, ...question } }) => {
+onmessage = async ({ data: { number, kind, question } }) => {
   try {
     postMessage({ number, answer: await ANSWERS[kind](question) });
   } catch (error) {
-    const isTold = error instanceof Refusal;
-    postMessage({ number, error: isTold ? error.message : damaged(`it is not as it should be (${error.message})`).message });
+    const told = error instanceof Refusal ? error : damaged("what it holds does not go together");
+    postMessage({ number, error: told.message });
   }
 };
