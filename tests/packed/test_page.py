@@ -22,8 +22,27 @@ from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 
 NASTY = [
-    *("</script><script>alert(1)</script>", "<img/src=x/onerror=alert(1)>", "<!--<script>", "{{model}}", "&lt;", '"', "\\"),
-    *("\ufeff", "\ufeffé", "é", "中文", "\U0001f469‍\U0001f469", "\uffee", "x" * 300, "xylo", "__proto__", "constructor"),
+    *(
+        "</script><script>alert(1)</script>",
+        "<img/src=x/onerror=alert(1)>",
+        "<!--<script>",
+        "{{model}}",
+        "&lt;",
+        '"',
+        "\\",
+    ),
+    *(
+        "\ufeff",
+        "\ufeffé",
+        "é",
+        "中文",
+        "\U0001f469‍\U0001f469",
+        "\uffee",
+        "x" * 300,
+        "xylo",
+        "__proto__",
+        "constructor",
+    ),
 ]
 CONTEXT = ["w3", "w1", "</s>", "w17", "w3"]
 
@@ -224,7 +243,7 @@ def page(trained: Path, tmp_path: Path, browser: Browser) -> Path:
     return found
 
 
-def next_words(model: Path, context: str, prefix: str = "", count: int = 10) -> list[tuple[str, float]]:
+def next_words(model: Path, context: str, prefix: str = "", count: int = 8) -> list[tuple[str, float]]:
     """What `lightrnn next` says, without the unknown word."""
     asked = ("--prefix", prefix) if prefix else ()
     told = json.loads(printed(run_here("next", model, context, "-k", count + 1, *asked, "--json")))
@@ -233,7 +252,15 @@ def next_words(model: Path, context: str, prefix: str = "", count: int = 10) -> 
 
 def test_typing_suggests_what_next_says(browser: Browser, trained: Path, page: Path) -> None:
     assert browser.run("return document.title") == "a model"
-    asked = [("", ""), ("", "w"), ("w1 ", ""), ("w1 ", "w2"), ("w1 w2 ", ""), ("w1 w2 nonsense ", ""), ("w1\tw2  w3 ", "w1")]
+    asked = [
+        ("", ""),
+        ("", "w"),
+        ("w1 ", ""),
+        ("w1 ", "w2"),
+        ("w1 w2 ", ""),
+        ("w1 w2 nonsense ", ""),
+        ("w1\tw2  w3 ", "w1"),
+    ]
     for before, prefix in asked:
         browser.run("text.value = ''; text.focus()")
         browser.run("document.execCommand('insertText', false, arguments[0])", before)
@@ -254,12 +281,13 @@ def test_surprise_and_perplexity_are_those_of_score(browser: Browser, trained: P
     bits = browser.run("return view.tokens.map(token => token.bits)")
     assert bits == pytest.approx([-value for value in told["log_probs"][:-1]], abs=1e-3)
     assert browser.run("return view.perplexity") == pytest.approx(told["perplexity"], rel=1e-4)
-    assert browser.text("#perplexity") == f"{told['perplexity']:.1f} perplexity 5 words · 1 unknown"
+    assert browser.text("#perplexity") == f"{told['perplexity']:.1f} perplexity 4 words · 1 sentence end · 1 unknown"
 
     # Each word has its ground, the more surprising the stronger; the unknown one is marked.
-    grounds = "return Array.from(shades.children, ground => [ground.textContent, ground.className, "
+    grounds = "return Array.from(shades.children, ground => [ground.textContent, ground.classList.contains('unknown'), "
     shown = browser.run(grounds + "Number(ground.style.getPropertyValue('--surprise'))])")
-    assert [(word, name) for word, name, _ in shown] == [("w1", ""), ("w2", ""), ("nonsense", "unknown"), ("w3", "")]
+    words = [("w1", False), ("w2", False), ("nonsense", True), ("w3", False)]
+    assert [(word, unknown) for word, unknown, _ in shown] == words
     assert [strength for *_, strength in shown] == pytest.approx([min(value / 16, 1) for value in bits], abs=1e-3)
     x, y = browser.run("const b = shades.children[1].getBoundingClientRect(); return [b.x + 5, b.y + 5]")
     browser.point(x, y)
@@ -272,7 +300,7 @@ def test_lines_go_on_as_the_convention_says(browser: Browser, tmp_path: Path, co
     packed = write(network_of(vocabulary, alone=9), "float32")
     network = read(packed, "packed")
     predictor = CodePredictor(network.config, network.weights, network.table)
-    bos, ids = network.vocabulary.bos_id, network.vocabulary.encode("w1 w2 </s> w4 w5".split()).tolist()
+    bos, ids = network.vocabulary.bos_id, network.vocabulary.encode(["w1", "w2", "</s>", "w4", "w5"]).tolist()
     begin = last, state = bos, predictor.fresh_state(bos)
     nats = []
     for word in ids:
@@ -310,7 +338,9 @@ def test_keyboard_alone(browser: Browser, trained: Path, page: Path) -> None:
     assert suggested(browser) == [word for word, _ in next_words(trained, taken, "w")]
     third = suggested(browser)[2]
     browser.press(RIGHT, RIGHT, RIGHT, LEFT)
-    assert browser.run("return document.getElementById(text.getAttribute('aria-activedescendant')).dataset.word") == third
+    assert (
+        browser.run("return document.getElementById(text.getAttribute('aria-activedescendant')).dataset.word") == third
+    )
     assert browser.run("return document.querySelector('[aria-selected=true]').dataset.word") == third
     browser.press(ENTER)
     assert browser.run(value) == f"{taken} {third} "
@@ -324,13 +354,16 @@ def test_keyboard_alone(browser: Browser, trained: Path, page: Path) -> None:
     # Escape lets Tab leave; the other controls follow, and Enter or space presses them.
     browser.press(ESCAPE, TAB)
     assert browser.run("return document.activeElement.id") == "write"
-    browser.press(TAB, *[LEFT] * 40)
+    browser.press(TAB, TAB, *[LEFT] * 40)
     assert browser.run("return [document.activeElement.id, $('degrees').textContent]") == ["temperature", "0.00"]
     browser.press(TAB, " ")
     assert browser.run("return $('unknown').checked")
-    assert "<unk>" in browser.run("return ask('look', {text: '', caret: 0, count: 99, unknown: true})"
-                                  ".then(answer => answer.suggestions.map(found => found.word))")
-    browser.press(TAB, ENTER)
+    assert "<unk>" in browser.run(
+        "return ask('look', {text: '', caret: 0, count: 99, unknown: true})"
+        ".then(answer => answer.suggestions.map(found => found.word))"
+    )
+    browser.run("$('clear').focus()")
+    browser.press(ENTER)
     assert browser.run(value) == ""
     assert browser.complaints() == []
 
@@ -429,8 +462,13 @@ def test_hostile_words_are_text_and_no_request_leaves_the_page(browser: Browser,
     refused = "return fetch(arguments[0]).then(() => 'sent', () => 'refused')"
     assert browser.run(refused, "https://example.org/") == browser.run(refused, "data:,") == "refused"
     assert browser.run("return window.violation") == "connect-src"
-    assert browser.run("const e = document.createElement('div'); e.innerHTML = '<img src=x onerror=\"window.ran = 1\">'; "
-                       "document.body.append(e); return new Promise(r => setTimeout(() => r(window.ran ?? 0), 200))") == 0
+    assert (
+        browser.run(
+            "const e = document.createElement('div'); e.innerHTML = '<img src=x onerror=\"window.ran = 1\">'; "
+            "document.body.append(e); return new Promise(r => setTimeout(() => r(window.ran ?? 0), 200))"
+        )
+        == 0
+    )
 
 
 def test_a_damaged_page_says_so_in_one_sentence(browser: Browser, tmp_path: Path) -> None:
@@ -462,15 +500,21 @@ def test_a_damaged_page_says_so_in_one_sentence(browser: Browser, tmp_path: Path
         "its table has not room": saying(table_shape=[3, 3]),
         "what it holds does not go together": saying(rules=None),
     }
+    open_page(browser, tmp_path, packed)
+    load = "return ask('load', { payload: arguments[0] }).then(() => 'read', error => error.message)"
     for reason, file in damaged.items():
-        open_page(browser, tmp_path, file)
-        sentence = browser.text("#facts")
+        sentence = browser.run(load, encoded(file))
         assert reason in sentence
         assert sentence.startswith(("The model in this page ", "This page runs a LightRNN"))
-        assert sentence.endswith("again.") or sentence.endswith("pack a LightRNN.")
-        assert browser.run("return document.querySelector('main').hidden")
+        assert sentence.endswith("pack a LightRNN." if "kind" in reason else "again.")
+        assert "\n" not in sentence
+    open_page(browser, tmp_path, packed[:-1])
+    assert "it ends within its part “weights”" in browser.text("#facts")
+    assert browser.run("return document.querySelector('main').hidden")
     page = packed_page(packed, "cut")
-    (tmp_path / "page.html").write_text(page.replace('type="text/plain">iUxS', 'type="text/plain">?UxS'), encoding="utf-8")
+    (tmp_path / "page.html").write_text(
+        page.replace('type="text/plain">iUxS', 'type="text/plain">?UxS'), encoding="utf-8"
+    )
     browser.open(tmp_path / "page.html")
     assert "it is not base64" in browser.run("return ready.then(() => $('facts').textContent)")
     assert browser.complaints() == []

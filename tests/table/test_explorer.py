@@ -125,6 +125,7 @@ def test_a_large_page_is_complete_and_small(large: tuple[WordTable, Vocabulary])
 
 # --- the page in a browser
 
+
 def assert_shows(browser: Browser, table: WordTable, vocabulary: Vocabulary, word: str) -> None:
     """The page has this word selected, and lists its whole row and column, frequent words first."""
     deadline = time.monotonic() + 10

@@ -2,12 +2,13 @@
 
 "use strict";
 
-const SUGGESTIONS = 10, MOST_BITS = 16;  // words to take; the surprise that has the full colour
+const SUGGESTIONS = 8, MOST_BITS = 16;  // words to take; the surprise that has the full colour
 const $ = id => document.getElementById(id);
 const text = $("text"), shades = $("shades"), suggestions = $("suggestions"), tip = $("tip");
 
 const number = value => value.toLocaleString("en");
-const percent = share => share >= 0.0995 ? `${(100 * share).toFixed(0)}%` : `${Number((100 * share).toPrecision(2))}%`;
+const percent = share => share < 0.00005 ? "<0.01%" :
+  `${(100 * share).toFixed(share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2)}%`;
 const plural = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
 
 function element(tag, properties, ...children) {
@@ -90,7 +91,9 @@ function shade(written) {
   const pieces = [];
   let end = 0;
   for (const token of view.tokens) {
-    const ground = element("span", { className: token.isUnknown ? "unknown" : "" }, written.slice(token.begin, token.end));
+    const ground = element("span", {}, written.slice(token.begin, token.end));
+    ground.classList.toggle("unknown", token.isUnknown);
+    ground.classList.toggle("selected", token.begin === view.selected?.begin);
     ground.style.setProperty("--surprise", Math.min(token.bits / MOST_BITS, 1).toFixed(3));
     pieces.push(written.slice(end, token.begin), ground);
     end = token.end;
@@ -116,14 +119,16 @@ function mark(place, chosen) {
   items.forEach((item, index) => item.setAttribute("aria-selected", String(index === active && !leaves)));
   suggestions.classList.toggle("chosen", chosen);
   text.setAttribute("aria-activedescendant", chosen && active >= 0 ? `suggestion-${active}` : "");
+  if (chosen) items[active]?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 function measure() {
-  const { perplexity, count, unknown } = view;
-  const figure = perplexity === null ? "" : perplexity < 100 ? perplexity.toFixed(1) : number(Math.round(perplexity));
-  const facts = [plural(count, "word"), ...(unknown ? [`${number(unknown)} unknown`] : [])].join(" · ");
-  $("perplexity").replaceChildren(...(count ?
-    [element("strong", {}, figure), " perplexity ", element("small", {}, facts)] : [element("small", {}, "no words yet")]));
+  const { perplexity, count, ends, unknown } = view;
+  const facts = [plural(count - ends, "word")];
+  if (ends) facts.push(plural(ends, "sentence end"));
+  if (unknown) facts.push(`${number(unknown)} unknown`);
+  const figure = count ? [element("strong", {}, perplexity < 100 ? perplexity.toFixed(1) : number(Math.round(perplexity)))] : [];
+  $("perplexity").replaceChildren(...figure, count ? " perplexity " : "", element("small", {}, facts.join(" · ")));
 }
 
 // Punctuation that sticks to words makes them unknown: say so once, and mend it if asked.

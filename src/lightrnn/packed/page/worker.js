@@ -92,6 +92,7 @@ class Reader {
       tokens: tokens.filter(token => !token.isEnd).map(({ begin, end, bits, isUnknown, apart }) =>
         ({ begin, end, bits, isUnknown, apart })),
       count: path.length,
+      ends: tokens.filter(token => token.isEnd).length,
       unknown: tokens.filter(token => token.isUnknown).length,
       perplexity: path.length ? Math.exp(nats / path.length) : null,
       replaced: [caret - typed.length, caret + rest.length],
@@ -152,14 +153,10 @@ class Reader {
   }
 
   facts() {
-    const { about, words } = this.model, { model } = about;
+    const { about: { model }, words } = this.model;
     return {
       words: words.count,
-      alone: about.alone,
-      shape: about.table_shape,
-      rules: about.rules,
-      precision: about.precision,
-      network: `${model.layers} × ${model.hidden_size} ${model.cell}`,
+      network: `${model.cell.toUpperCase()} of ${model.layers > 1 ? `${model.layers} × ` : ""}${model.hidden_size} units`,
     };
   }
 }
