@@ -17,9 +17,18 @@ from typing import Any, get_args
 from numpy.typing import NDArray
 
 from .. import __version__
-from ..border import check, list_of, one_of, parse_json, record, text, whole
+from ..border import check, list_of, one_of, record, text, whole
 from ..config import ModelConfig
-from ..container import REMEDY, bits_for, damaged, pack_bits, read_parts, unpack_bits, write_parts
+from ..container import (
+    REMEDY,
+    bits_for,
+    damaged,
+    pack_bits,
+    read_about,
+    read_parts,
+    unpack_bits,
+    write_parts,
+)
 from ..errors import LightRNNError
 from ..models.folder import DIMENSIONS, load_weights, read_config
 from ..models.kind import kind_of
@@ -37,7 +46,6 @@ ARRAY = record(
     {"name": text(), "shape": list_of(whole(0, 2**40), least=1, most=8), "type": one_of(get_args(Precision))},
     {"group": whole(1, 2**40)},
 )
-ABOUT = record({"kind": text(), "vocabulary_size": whole(2, 2**31), "rules": record({})})
 NETWORK = record(
     {
         "model": record({}),
@@ -102,14 +110,6 @@ def pack(network: Network, precision: Precision = "int8", group: int = 0) -> dic
 def write(network: Network, precision: Precision = "int8", group: int = 0) -> bytes:
     """The whole file."""
     return write_parts(pack(network, precision, group))
-
-
-def read_about(parts: Mapping[str, bytes], origin: str) -> dict[str, Any]:
-    """What a packed file says of itself, whatever it is."""
-    if "about" not in parts:
-        raise damaged(origin, "it does not say what it is")
-    about: dict[str, Any] = check(parse_json(parts["about"], origin, REMEDY), ABOUT, origin, REMEDY)
-    return about
 
 
 def read(data: bytes, origin: str) -> Network:
