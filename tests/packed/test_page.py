@@ -44,6 +44,7 @@ NASTY = [
         "constructor",
     ),
 ]
+SETTLED = "refresh().then(() => located)"  # all keys so far are answered, and the place of the word is shown
 CONTEXT = ["w3", "w1", "</s>", "w17", "w3"]
 
 
@@ -68,8 +69,8 @@ def open_page(browser: Browser, folder: Path, packed: bytes, title: str = "a mod
 
 
 def suggested(browser: Browser) -> list[str]:
-    """The words that can be taken, when all keys so far are answered."""
-    return browser.run("return refresh().then(() => Array.from(suggestions.children, item => item.dataset.word))")
+    """The words that can be taken."""
+    return browser.run(f"return {SETTLED}.then(() => Array.from(suggestions.children, item => item.dataset.word))")
 
 
 # --- the page itself
@@ -125,7 +126,8 @@ for (const payload of payloads) {
   told.push({
     path,
     all: spelled(network.likeliest(network.open(after), model.words.count)),
-    best: prefixes.map(prefix => spelled(network.likeliest(network.open(after), 10, model.words.beginningWith(prefix)))),
+    best: prefixes.map(prefix => model.words.beginningWith(prefix))
+      .map(range => spelled(network.likeliest(network.open(after), 10, range))),
     greedy: model.words.text(network.draw(network.open(after), 0)),
   });
 }
@@ -230,17 +232,20 @@ def test_draws_follow_the_distribution(browser: Browser, tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def trained(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train_small(tiny, tmp_path_factory.mktemp("trained") / "a model", alone=20, tied=True, embedding_size=6)
+    """A trained model, packed; its page is beside it."""
+    folder = tmp_path_factory.mktemp("trained")
+    model = train_small(tiny, folder / "a model", alone=20, tied=True, embedding_size=6)
+    for name in ("words.lightrnn", "page.html"):
+        printed(run_here("pack", model, "-o", folder / name))
+    return folder / "words.lightrnn"
 
 
 @pytest.fixture
-def page(trained: Path, tmp_path: Path, browser: Browser) -> Path:
-    """The page of a trained model as `lightrnn pack` writes it, open."""
-    found = tmp_path / "page.html"
-    printed(run_here("pack", trained, "-o", found, "--precision", "float32"))
-    browser.open(found)
+def page(trained: Path, browser: Browser) -> Browser:
+    """A window in which the page of the trained model is open."""
+    browser.open(trained.with_name("page.html"))
     browser.run("return ready")
-    return found
+    return browser
 
 
 def next_words(model: Path, context: str, prefix: str = "", count: int = 8) -> list[tuple[str, float]]:
@@ -250,8 +255,8 @@ def next_words(model: Path, context: str, prefix: str = "", count: int = 8) -> l
     return [(next_["word"], next_["probability"]) for next_ in told["words"] if next_["word"] != "<unk>"][:count]
 
 
-def test_typing_suggests_what_next_says(browser: Browser, trained: Path, page: Path) -> None:
-    assert browser.run("return document.title") == "a model"
+def test_typing_suggests_what_next_says(page: Browser, trained: Path) -> None:
+    assert page.run("return document.title") == "a model"
     asked = [
         ("", ""),
         ("", "w"),
@@ -262,36 +267,36 @@ def test_typing_suggests_what_next_says(browser: Browser, trained: Path, page: P
         ("w1\tw2  w3 ", "w1"),
     ]
     for before, prefix in asked:
-        browser.run("text.value = ''; text.focus()")
-        browser.run("document.execCommand('insertText', false, arguments[0])", before)
-        browser.type("#text", prefix) if prefix else None
+        page.run("text.value = ''; text.focus()")
+        page.run("document.execCommand('insertText', false, arguments[0])", before)
+        page.type("#text", prefix) if prefix else None
         wanted = next_words(trained, before, prefix)
-        assert suggested(browser) == [word for word, _ in wanted]
-        shown = browser.run("return view.suggestions.map(suggestion => suggestion.probability)")
+        assert suggested(page) == [word for word, _ in wanted]
+        shown = page.run("return view.suggestions.map(suggestion => suggestion.probability)")
         assert shown == pytest.approx([probability for _, probability in wanted], rel=1e-4)
-    assert browser.text("#suggestions li small").endswith("%")
-    assert browser.complaints() == []
+    assert page.text("#suggestions li small").endswith("%")
+    assert page.complaints() == []
 
 
-def test_surprise_and_perplexity_are_those_of_score(browser: Browser, trained: Path, page: Path) -> None:
-    browser.type("#text", "w1 w2 nonsense w3\n")
-    suggested(browser)
+def test_surprise_and_perplexity_are_those_of_score(page: Browser, trained: Path) -> None:
+    page.type("#text", "w1 w2 nonsense w3\n")
+    suggested(page)
     command = ("score", trained, "-", "--format", "jsonl", "--log-base", "2")
     told = json.loads(printed(run_here(*command, stdin=b"w1 w2 nonsense w3\n")))
-    bits = browser.run("return view.tokens.map(token => token.bits)")
+    bits = page.run("return view.tokens.map(token => token.bits)")
     assert bits == pytest.approx([-value for value in told["log_probs"][:-1]], abs=1e-3)
-    assert browser.run("return view.perplexity") == pytest.approx(told["perplexity"], rel=1e-4)
-    assert browser.text("#perplexity") == f"{told['perplexity']:.1f} perplexity 4 words · 1 sentence end · 1 unknown"
+    assert page.run("return view.perplexity") == pytest.approx(told["perplexity"], rel=1e-4)
+    assert page.text("#perplexity") == f"{told['perplexity']:.1f} perplexity 4 words · 1 sentence end · 1 unknown"
 
     # Each word has its ground, the more surprising the stronger; the unknown one is marked.
     grounds = "return Array.from(shades.children, ground => [ground.textContent, ground.classList.contains('unknown'), "
-    shown = browser.run(grounds + "Number(ground.style.getPropertyValue('--surprise'))])")
+    shown = page.run(grounds + "Number(ground.style.getPropertyValue('--surprise'))])")
     words = [("w1", False), ("w2", False), ("nonsense", True), ("w3", False)]
     assert [(word, unknown) for word, unknown, _ in shown] == words
     assert [strength for *_, strength in shown] == pytest.approx([min(value / 16, 1) for value in bits], abs=1e-3)
-    x, y = browser.run("const b = shades.children[1].getBoundingClientRect(); return [b.x + 5, b.y + 5]")
-    browser.point(x, y)
-    assert browser.text("#tip").startswith(f"{bits[1]:.1f} bits · ")
+    x, y = page.run("const b = shades.children[1].getBoundingClientRect(); return [b.x + 5, b.y + 5]")
+    page.point(x, y)
+    assert page.text("#tip").startswith(f"{bits[1]:.1f} bits · ")
 
 
 @pytest.mark.parametrize("convention", ["stream", "sentence"])
@@ -318,7 +323,8 @@ def test_the_rules_of_the_text_apply(browser: Browser, tmp_path: Path) -> None:
     words = ["straße", "éa", "éb", "1", "2", "ab"]
     vocabulary = Vocabulary(["</s>", "<unk>", *words], np.arange(8, 0, -1), TextRules("nfkc", lowercase=True))
     open_page(browser, tmp_path, write(network_of(vocabulary)))
-    insert = "text.value = ''; text.focus(); document.execCommand('insertText', false, arguments[0]); return refresh()"
+    insert = "text.value = ''; text.focus(); document.execCommand('insertText', false, arguments[0]); "
+    insert += f"return {SETTLED}"
     browser.run(insert, "STRASSE STRAẞE E\u0301A ﹢ １\u00a0２ ")  # the last are two words to these rules
     assert browser.run("return view.tokens.map(token => token.isUnknown)") == [True, False, False, True, False]
     assert browser.run("return view.count") == 6
@@ -328,101 +334,99 @@ def test_the_rules_of_the_text_apply(browser: Browser, tmp_path: Path) -> None:
     assert suggested(browser) == ["ab"]
 
 
-def test_keyboard_alone(browser: Browser, trained: Path, page: Path) -> None:
-    value = "return refresh().then(() => text.value)"
-    browser.press(TAB, *"w")  # into the text
-    taken = suggested(browser)[0]
-    browser.press(TAB)
-    assert browser.run(value) == f"{taken} "
-    browser.press(*"w")
-    assert suggested(browser) == [word for word, _ in next_words(trained, taken, "w")]
-    third = suggested(browser)[2]
-    browser.press(RIGHT, RIGHT, RIGHT, LEFT)
-    assert (
-        browser.run("return document.getElementById(text.getAttribute('aria-activedescendant')).dataset.word") == third
-    )
-    assert browser.run("return document.querySelector('[aria-selected=true]').dataset.word") == third
-    browser.press(ENTER)
-    assert browser.run(value) == f"{taken} {third} "
-    assert suggested(browser) == [word for word, _ in next_words(trained, f"{taken} {third}")]
-    browser.press(ENTER)  # nothing was marked: it ends the sentence
-    browser.press(*"w1", BACKSPACE, DOWN, DOWN, ENTER)
-    text = browser.run(value)
+def test_keyboard_alone(page: Browser, trained: Path) -> None:
+    value = f"return {SETTLED}.then(() => text.value)"
+    page.press(TAB, *"w")  # into the text
+    taken = suggested(page)[0]
+    page.press(TAB)
+    assert page.run(value) == f"{taken} "
+    page.press(*"w")
+    assert suggested(page) == [word for word, _ in next_words(trained, taken, "w")]
+    third = suggested(page)[2]
+    page.press(RIGHT, RIGHT, RIGHT, LEFT)
+    assert page.run("return document.getElementById(text.getAttribute('aria-activedescendant')).dataset.word") == third
+    assert page.run("return document.querySelector('[aria-selected=true]').dataset.word") == third
+    page.press(ENTER)
+    assert page.run(value) == f"{taken} {third} "
+    assert suggested(page) == [word for word, _ in next_words(trained, f"{taken} {third}")]
+    page.press(ENTER)  # nothing was marked: it ends the sentence
+    page.press(*"w1", BACKSPACE, DOWN, DOWN, ENTER)
+    text = page.run(value)
     assert text.startswith(f"{taken} {third} \nw")
-    assert browser.run("return view.count") == 4
+    assert page.run("return view.count") == 4
 
     # Escape lets Tab leave; the other controls follow, and Enter or space presses them.
-    browser.press(ESCAPE, TAB)
-    assert browser.run("return document.activeElement.id") == "write"
-    browser.press(TAB, TAB, *[LEFT] * 40)
-    assert browser.run("return [document.activeElement.id, $('degrees').textContent]") == ["temperature", "0.00"]
-    browser.press(TAB, " ")
-    assert browser.run("return $('unknown').checked")
-    assert "<unk>" in browser.run(
+    page.press(ESCAPE, TAB)
+    assert page.run("return document.activeElement.id") == "write"
+    page.press(TAB, TAB, *[LEFT] * 40)
+    assert page.run("return [document.activeElement.id, $('degrees').textContent]") == ["temperature", "0.00"]
+    page.press(TAB, " ")
+    assert page.run("return $('unknown').checked")
+    assert "<unk>" in page.run(
         "return ask('look', {text: '', caret: 0, count: 99, unknown: true})"
         ".then(answer => answer.suggestions.map(found => found.word))"
     )
-    browser.run("$('clear').focus()")
-    browser.press(ENTER)
-    assert browser.run(value) == ""
-    assert browser.complaints() == []
+    page.run("$('clear').focus()")
+    page.press(ENTER)
+    assert page.run(value) == ""
+    assert page.complaints() == []
 
 
-def test_the_caret_may_stand_anywhere(browser: Browser, trained: Path, page: Path) -> None:
-    browser.type("#text", "w1 w20 w3 w4")
-    browser.run("text.setSelectionRange(5, 5)")  # within the second word
+def test_the_caret_may_stand_anywhere(page: Browser, trained: Path) -> None:
+    page.type("#text", "w1 w20 w3 w4")
+    page.run("text.setSelectionRange(5, 5)")  # within the second word
     wanted = [word for word, _ in next_words(trained, "w1", "w2")]
-    assert suggested(browser) == wanted
-    browser.press(TAB)
-    suggested(browser)
-    assert browser.run("return text.value") == f"w1 {wanted[0]} w3 w4"
-    browser.click("#suggestions li:nth-child(2)")
-    browser.run("return refresh()")
-    assert browser.run("return document.activeElement === text")  # a tap leaves it the focus
-    assert len(browser.run("return text.value").split()) == 4
+    assert suggested(page) == wanted
+    page.press(TAB)
+    suggested(page)
+    assert page.run("return text.value") == f"w1 {wanted[0]} w3 w4"
+    page.click("#suggestions li:nth-child(2)")
+    page.run(f"return {SETTLED}")
+    assert page.run("return document.activeElement === text")  # a tap leaves it the focus
+    assert len(page.run("return text.value").split()) == 4
 
 
-def test_writing_on_is_the_paper_s_prediction_at_temperature_zero(browser: Browser, trained: Path, page: Path) -> None:
-    browser.type("#text", "w1 w2")
-    browser.run("$('temperature').value = 0; $('temperature').dispatchEvent(new Event('input'))")
-    browser.click("#write")
+def test_writing_on_is_the_paper_s_prediction_at_temperature_zero(page: Browser, trained: Path) -> None:
+    page.type("#text", "w1 w2")
+    page.run("$('temperature').value = 0; $('temperature').dispatchEvent(new Event('input'))")
+    page.click("#write")
     command = ("generate", trained, "--prompt", "w1 w2", "--greedy", "-n", "60")
     told = printed(run_here(*command)).split("\n")[0]
     written = ""
     while not written.endswith(("\n", " ")):
-        written = browser.run("return refresh().then(() => text.value)")
+        written = page.run(f"return {SETTLED}.then(() => text.value)")
     assert written.split("\n")[0].split() == told.split()[: len(written.split())]
-    browser.run("$('temperature').value = 1")
-    browser.click("#write")
+    page.run("$('temperature').value = 1")
+    page.click("#write")
     longer = written
     while longer == written:
-        longer = browser.run("return refresh().then(() => text.value)")
+        longer = page.run(f"return {SETTLED}.then(() => text.value)")
     assert longer.startswith(written)
     assert "<unk>" not in longer
 
 
-def test_who_shares_a_row_or_a_column(browser: Browser, trained: Path, page: Path) -> None:
-    network = read(write(Network.of_folder(trained)), "packed")
+def test_who_shares_a_row_or_a_column(page: Browser, trained: Path) -> None:
+    network = read(trained.read_bytes(), "packed")
     words, counts, table = network.vocabulary.words, network.vocabulary.counts, network.table
     shared = next(w for w in table.sharing.tolist() if words[w].startswith("w"))
     row, column = table.codes[shared].tolist()
     listed = "return Array.from(document.querySelectorAll(`${arguments[0]} button`), button => button.textContent)"
 
     def assert_listed() -> None:
-        assert browser.text("#name") == words[shared]
-        assert browser.text("#place").startswith(f"row {row}, column {column} · seen {counts[shared]:,} ×")
-        assert browser.run(listed, "#row") == [words[w] for w in row_words(table, counts, row)]
-        assert browser.run(listed, "#column") == [words[w] for w in column_words(table, counts, column)]
+        assert page.text("#name") == words[shared]
+        assert page.text("#place").startswith(f"row {row}, column {column} · seen {counts[shared]:,} ×")
+        assert page.run(listed, "#row") == [words[w] for w in row_words(table, counts, row)]
+        assert page.run(listed, "#column") == [words[w] for w in column_words(table, counts, column)]
 
-    browser.type("#text", f"{words[shared]} {words[table.words[0]]} ")
-    browser.run("return refresh()")
-    assert browser.text("#place").startswith("stands alone in a row of its own")
-    assert browser.run("return [$('row').hidden, $('column').hidden]") == [True, True]
-    browser.run("text.setSelectionRange(1, 1); return refresh()")
+    page.type("#text", f"{words[shared]} {words[table.words[0]]} ")
+    page.run(f"return {SETTLED}")
+    assert page.text("#place").startswith("stands alone in a row of its own")
+    assert page.run("return [$('row').hidden, $('column').hidden]") == [True, True]
+    page.run(f"text.setSelectionRange(1, 1); return {SETTLED}")
     assert_listed()
-    browser.click("#row button:not([aria-current])")
+    page.click("#row button:not([aria-current])")
     mate = next(words[w] for w in row_words(table, counts, row) if w != shared)
-    assert browser.run("return ask('word', {number: 0}).then(() => $('name').textContent)") == mate
+    assert page.run("return ask('word', {number: 0}).then(() => $('name').textContent)") == mate
 
 
 def test_punctuation_that_sticks_is_told_and_mended(browser: Browser, tmp_path: Path) -> None:
@@ -449,7 +453,7 @@ def test_hostile_words_are_text_and_no_request_leaves_the_page(browser: Browser,
     images = "return document.querySelectorAll('img, iframe, object, embed, main script').length"
     for word in NASTY:
         browser.run("text.value = arguments[0]; text.focus(); text.setSelectionRange(9e9, 9e9)", f"{word} {word} ")
-        browser.run("return refresh()")
+        browser.run(f"return {SETTLED}")
         assert browser.text("#name") == browser.run("return shown(arguments[0]).textContent", word.lower())
         assert browser.run("return Array.from(shades.children, ground => ground.textContent)") == [word, word]
         assert browser.run(images) == 0
@@ -541,16 +545,16 @@ def test_whatever_is_flipped_is_refused(browser: Browser, tmp_path: Path, seed: 
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_sticks_out_of_a_narrow_window(browser: Browser, page: Path, width: int) -> None:
-    browser.command("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+def test_nothing_sticks_out_of_a_narrow_window(page: Browser, width: int) -> None:
+    page.command("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
     try:
-        browser.type("#text", "w1 w2 " + "x" * 200 + " w3 ")
-        suggested(browser)
-        assert browser.run("return document.documentElement.scrollWidth") <= width
+        page.type("#text", "w1 w2 " + "x" * 200 + " w3 ")
+        suggested(page)
+        assert page.run("return document.documentElement.scrollWidth") <= width
         # The shades lie where the text does: as wide, as high, wrapped alike.
         boxes = "return [text, shades].map(e => [e.clientWidth, e.clientHeight])"
-        one, other = browser.run(boxes)
+        one, other = page.run(boxes)
         assert one == other
-        assert browser.run("return text.scrollHeight") <= one[1]
+        assert page.run("return text.scrollHeight") <= one[1]
     finally:
-        browser.command("Emulation.clearDeviceMetricsOverride")
+        page.command("Emulation.clearDeviceMetricsOverride")

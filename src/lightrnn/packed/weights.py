@@ -92,7 +92,11 @@ def _stored(kind: Precision) -> np.dtype[Any]:
 def _quantised(array: NDArray[np.float32], group: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
     """Scales (…, groups) and steps (…, n)."""
     starts = np.arange(0, array.shape[-1], group)
-    largest = np.maximum.reduceat(np.abs(array), starts, axis=-1) if array.size else np.zeros((*array.shape[:-1], 0))
+    largest = (
+        np.maximum.reduceat(np.abs(array), starts, axis=-1)
+        if array.size
+        else np.zeros((*array.shape[:-1], len(starts)))
+    )
     scales = (largest / STEPS).astype("<f4")
     spread = np.repeat(scales, group, axis=-1)[..., : array.shape[-1]]
     steps = np.rint(np.divide(array, spread, out=np.zeros_like(array), where=spread > 0))

@@ -82,22 +82,21 @@ function show(written, answer) {
   suggest();
   measure();
   advise();
-  if (answer.selected) place(answer.selected, answer.tokens.find(token => token.begin === answer.selected.begin));
-  $("word").hidden = !answer.selected;
+  located = locate(answer.tokens[answer.selected]);
 }
 
 // Behind the text lies the same text, unseen, with a ground under each word: its colour is the word's surprise.
 function shade(written) {
   const pieces = [];
   let end = 0;
-  for (const token of view.tokens) {
+  view.tokens.forEach((token, place) => {
     const ground = element("span", {}, written.slice(token.begin, token.end));
     ground.classList.toggle("unknown", token.isUnknown);
-    ground.classList.toggle("selected", token.begin === view.selected?.begin);
+    ground.classList.toggle("selected", place === view.selected);
     ground.style.setProperty("--surprise", Math.min(token.bits / MOST_BITS, 1).toFixed(3));
     pieces.push(written.slice(end, token.begin), ground);
     end = token.end;
-  }
+  });
   shades.replaceChildren(...pieces, written.slice(end) + "\n");
 }
 
@@ -218,13 +217,26 @@ const surprise = ({ bits, isUnknown }) =>
 
 // ---- a word's place
 
+let placed = null;  // the word whose place is shown
+let located = null;  // when that of the token at the caret is
+
+// The token at the caret, or before it.
+async function locate(token) {
+  $("word").hidden = !token;
+  if (!token) return;
+  const found = placed?.number === token.number ? placed : await ask("word", { number: token.number });
+  if (view.tokens[view.selected]?.number === found.number) place(found, token);
+}
+
 function place(found, token = null) {
-  const { word, count, row, column, inRow, inColumn } = found, isAlone = column === undefined;
-  $("name").replaceChildren(shown(word));
+  const { number: selected, word, count, row, column, inRow, inColumn } = found, isAlone = column === undefined;
   const where = isAlone ? "stands alone in a row of its own" : `row ${number(row)}, column ${number(column)}`;
   $("place").textContent = [where, `seen ${number(count)} ×`, ...(token ? [`here ${surprise(token)}`] : [])].join(" · ");
-  list("row", inRow, found.number);
-  list("column", inColumn, found.number);
+  if (placed === found) return;
+  placed = found;
+  $("name").replaceChildren(shown(word));
+  list("row", inRow, selected);
+  list("column", inColumn, selected);
 }
 
 function list(side, { count, words }, selected) {

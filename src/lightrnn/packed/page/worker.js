@@ -66,8 +66,7 @@ class Reader {
     return found;
   }
 
-  // Everything that the page shows of a text: how surprising its tokens are, what may come at the caret, and the word
-  // there. The last token is still being typed where the caret is at its end, unless it is `finished`.
+  // What the page shows of a text: how surprising its tokens are, what may come at the caret, and the word that is there. The last token is still being typed where the caret is at its end, unless it is `finished`.
   look({ text, caret, finished, count, unknown }) {
     const { rules, specials, words } = this.model, tokens = this.tokens(text);
     const last = tokens.at(-1);
@@ -87,10 +86,11 @@ class Reader {
       .reduce((after, word) => this.advance(after, word).after, this.at(before));
     const range = words.beginningWith(prefix);
     const found = this.network.likeliest(this.open(context), count, range, unknown ? -1 : specials.unk);
-    const selected = tokens.findLast(token => !token.isEnd && token.begin <= caret);
+    const shown = tokens.filter(token => !token.isEnd);
     return {
-      tokens: tokens.filter(token => !token.isEnd).map(({ begin, end, bits, isUnknown, apart }) =>
-        ({ begin, end, bits, isUnknown, apart })),
+      tokens: shown.map(({ begin, end, words: numbers, bits, isUnknown, apart }) =>
+        ({ begin, end, number: numbers.at(-1), bits, isUnknown, apart })),
+      selected: shown.findLastIndex(token => token.begin <= caret),
       count: path.length,
       ends: tokens.filter(token => token.isEnd).length,
       unknown: tokens.filter(token => token.isUnknown).length,
@@ -98,7 +98,6 @@ class Reader {
       replaced: [caret - typed.length, caret + rest.length],
       suggestions: found.map(({ word, logProb }) =>
         ({ word: words.text(word), probability: Math.exp(logProb), isEnd: word === specials.eos })),
-      selected: selected && { ...this.word({ number: selected.words.at(-1) }), begin: selected.begin },
     };
   }
 
@@ -112,7 +111,7 @@ class Reader {
 
   // A word's place and those who share its row or its column, the frequent ones first.
   word({ number }) {
-    const { words, counts, specials } = this.model, { row, column, inRow, inColumn } = this.network.neighbours(number);
+    const { words, counts } = this.model, { row, column, inRow, inColumn } = this.network.neighbours(number);
     const listed = members => ({
       count: members.length,
       words: members.sort((one, other) => counts[other] - counts[one] || one - other).slice(0, LISTED)
@@ -122,7 +121,6 @@ class Reader {
       number,
       word: words.text(number),
       count: counts[number],
-      isUnknown: number === specials.unk,
       row,
       column,
       inRow: listed(inRow),
