@@ -429,17 +429,21 @@ def test_who_shares_a_row_or_a_column(page: Browser, trained: Path) -> None:
     assert page.run("return ask('word', {number: 0}).then(() => $('name').textContent)") == mate
 
 
-def test_punctuation_that_sticks_is_told_and_mended(browser: Browser, tmp_path: Path) -> None:
-    words = ["late", ".", '"', "it", "was"]
-    vocabulary = Vocabulary(["</s>", "<unk>", *words], np.arange(7, 0, -1), TextRules())
+def test_punctuation_that_sticks_and_capitals_are_told_and_mended(browser: Browser, tmp_path: Path) -> None:
+    words = ["late", ".", '"', "it", "was", "Paris"]
+    vocabulary = Vocabulary(["</s>", "<unk>", *words], np.arange(8, 0, -1), TextRules())
     open_page(browser, tmp_path, write(network_of(vocabulary)))
-    browser.type("#text", 'it was "late." Late. ')
+    browser.type("#text", 'It was "late." late! Was. Paris. ')
     suggested(browser)
-    assert browser.text("#note").startswith('“"late."” is not known, but “" late . "” is')
+    assert browser.text("#note").startswith("“It” is not known to the model, but “it” is.")
     browser.click("#note button")
     suggested(browser)
-    assert browser.run("return text.value") == 'it was " late . " Late. '
-    assert browser.run("return [$('note').hidden, view.unknown]") == [True, 1]
+    assert browser.run("return text.value") == 'it was " late . " late! was . Paris . '
+    assert browser.run("return [$('note').hidden, view.unknown]") == [True, 1]  # nothing helps against late!
+    browser.run(f"text.setSelectionRange(20, 20); return {SETTLED}")
+    assert browser.text("#name") == "late!"
+    assert browser.text("#place").startswith("not among the model’s words · here ")
+    assert browser.run("return [$('row').hidden, $('column').hidden]") == [True, True]
 
 
 # --- what is hostile or damaged

@@ -55,25 +55,26 @@ function refuse(sentence) {
 let view = null;  // the last answer
 let active = 0, isMarked = false, leaves = false;  // the suggestion that Tab takes; was it chosen; does Tab leave
 let running = null, isStale = false;
+let answered = "";  // the question of which the answer is shown
 
 // Ask again and show the answer; while one question is on its way others wait, and only the last of them is asked.
 function refresh() {
   isStale = true;
-  return running ??= (async () => {
-    try {
-      while (isStale) {
-        isStale = false;
-        const question = { text: text.value, caret: text.selectionStart, unknown: $("unknown").checked };
-        const finished = document.activeElement !== text;
-        const answer = await ask("look", { ...question, finished, count: SUGGESTIONS });
-        if (!isStale) show(question.text, answer);
-      }
-    } catch (error) {
-      refuse(error.message);
-    } finally {
-      running = null;
-    }
-  })();
+  return running ??= catchUp().catch(error => refuse(error.message)).finally(() => { running = null; });
+}
+
+async function catchUp() {
+  while (isStale) {
+    isStale = false;
+    const finished = document.activeElement !== text, unknown = $("unknown").checked;
+    const question = { text: text.value, caret: text.selectionStart, finished, unknown, count: SUGGESTIONS };
+    const wanted = JSON.stringify(question);
+    if (wanted === answered) continue;
+    const answer = await ask("look", question);
+    if (isStale) continue;
+    answered = wanted;
+    show(question.text, answer);
+  }
 }
 
 function show(written, answer) {
@@ -130,21 +131,21 @@ function measure() {
   $("perplexity").replaceChildren(...figure, count ? " perplexity " : "", element("small", {}, facts.join(" · ")));
 }
 
-// Punctuation that sticks to words makes them unknown: say so once, and mend it if asked.
+// Punctuation that sticks to words, and capitals, can make them unknown: say so once, and change it if asked.
 function advise() {
-  const stuck = view.tokens.find(token => token.apart);
-  $("note").hidden = !stuck;
-  if (!stuck) return;
-  const mend = element("button", { className: "quiet", onclick: separate }, "Put spaces in");
-  $("note").replaceChildren("“", shown(text.value.slice(stuck.begin, stuck.end)), "” is not known, but “",
-    shown(stuck.apart), "” is: here punctuation is a word. ", mend);
+  const wrong = view.tokens.find(token => token.mended);
+  $("note").hidden = !wrong;
+  if (!wrong) return;
+  const change = element("button", { className: "quiet", onclick: mend }, "Change all such words");
+  const written = text.value.slice(wrong.begin, wrong.end);
+  $("note").replaceChildren("“", shown(written), "” is not known to the model, but “", shown(wrong.mended), "” is. ", change);
 }
 
-function separate() {
+function mend() {
   const written = text.value;
   let mended = "", end = 0;
   for (const token of view.tokens) {
-    mended += written.slice(end, token.begin) + (token.apart || written.slice(token.begin, token.end));
+    mended += written.slice(end, token.begin) + (token.mended || written.slice(token.begin, token.end));
     end = token.end;
   }
   replace(0, written.length, mended + written.slice(end));
@@ -213,7 +214,7 @@ text.addEventListener("pointermove", event => {
 text.addEventListener("pointerleave", () => { tip.hidden = true; });
 
 const surprise = ({ bits, isUnknown }) =>
-  `${bits.toFixed(1)} bits · ${percent(2 ** -bits)}${isUnknown ? " · read as the unknown word" : ""}`;
+  `${bits.toFixed(1)} bits · ${percent(2 ** -bits)}${isUnknown ? " as the unknown word" : ""}`;
 
 // ---- a word's place
 
@@ -224,23 +225,27 @@ let located = null;  // when that of the token at the caret is
 async function locate(token) {
   $("word").hidden = !token;
   if (!token) return;
-  const found = placed?.number === token.number ? placed : await ask("word", { number: token.number });
-  if (view.tokens[view.selected]?.number === found.number) place(found, token);
+  const isPlaced = placed?.number === token.number, found = isPlaced ? placed : await ask("word", { number: token.number });
+  if (view.tokens[view.selected] === token) place(found, token);
 }
 
 function place(found, token = null) {
-  const { number: selected, word, count, row, column, inRow, inColumn } = found, isAlone = column === undefined;
-  const where = isAlone ? "stands alone in a row of its own" : `row ${number(row)}, column ${number(column)}`;
-  $("place").textContent = [where, `seen ${number(count)} ×`, ...(token ? [`here ${surprise(token)}`] : [])].join(" · ");
-  if (placed === found) return;
-  placed = found;
-  $("name").replaceChildren(shown(word));
-  list("row", inRow, selected);
-  list("column", inColumn, selected);
+  const { number: selected, word, count, row, column, inRow, inColumn } = found, isUnknown = token?.isUnknown ?? false;
+  const where = isUnknown ? ["not among the model’s words"] : [
+    column === undefined ? "stands alone in a row of its own" : `row ${number(row)}, column ${number(column)}`,
+    `seen ${number(count)} ×`,
+  ];
+  $("name").replaceChildren(shown(isUnknown ? text.value.slice(token.begin, token.end) : word));
+  $("place").textContent = [...where, ...(token ? [`here ${surprise(token)}`] : [])].join(" · ");
+  if (placed !== found) {
+    placed = found;
+    list("row", inRow, selected);
+    list("column", inColumn, selected);
+  }
+  $("row").hidden = $("column").hidden = isUnknown || column === undefined;
 }
 
 function list(side, { count, words }, selected) {
-  $(side).hidden = !count;
   const rest = count - words.length;
   $(side).querySelector(".words").replaceChildren(...words.map(({ number: member, word }) => {
     const button = element("button", { onclick: async () => place(await ask("word", { number: member })) }, shown(word));

@@ -77,7 +77,7 @@ class Reader {
       const logProbs = path.slice(first, first += token.words.length).map(step => step.logProb);
       token.bits = -logProbs.reduce((sum, logProb) => sum + logProb, 0) / Math.LN2;
       nats += token.bits * Math.LN2;
-      token.apart = token.isUnknown ? this._apart(text.slice(token.begin, token.end)) : "";
+      token.mended = token.isUnknown ? this._mended(text.slice(token.begin, token.end)) : "";
       if (token.end < caret || (token.end === caret && token.isEnd)) before = first;
     }
     const typed = text.slice(0, caret).match(/[^ \t\n\r\v\f]*$/)[0], rest = text.slice(caret).match(/^[^ \t\n\r\v\f]*/)[0];
@@ -88,8 +88,8 @@ class Reader {
     const found = this.network.likeliest(this.open(context), count, range, unknown ? -1 : specials.unk);
     const shown = tokens.filter(token => !token.isEnd);
     return {
-      tokens: shown.map(({ begin, end, words: numbers, bits, isUnknown, apart }) =>
-        ({ begin, end, number: numbers.at(-1), bits, isUnknown, apart })),
+      tokens: shown.map(({ begin, end, words: numbers, bits, isUnknown, mended }) =>
+        ({ begin, end, number: numbers.at(-1), bits, isUnknown, mended })),
       selected: shown.findLastIndex(token => token.begin <= caret),
       count: path.length,
       ends: tokens.filter(token => token.isEnd).length,
@@ -101,12 +101,14 @@ class Reader {
     };
   }
 
-  // An unknown token whose punctuation has only to be set apart to be known: the same with spaces; or nothing.
-  _apart(token) {
-    const pieces = token.match(/^(\p{P}*)(.*?)(\p{P}*)$/su).slice(1).flatMap((piece, i) => i === 1 ? [piece] : [...piece]);
-    const some = pieces.filter(Boolean);
-    const known = some.every(piece => this.model.rules.split(piece).every(word => this.model.words.find(word) >= 0));
-    return known && some.length > 1 ? some.join(" ") : "";
+  // An unknown token that is known with its punctuation set apart, or in lower case, or both: how it should be written;
+  // or nothing.
+  _mended(token) {
+    const { rules, words } = this.model;
+    const [, before, middle, behind] = token.match(/^(\p{P}*)(.*?)(\p{P}*)$/su);
+    const apart = [...before, middle, ...behind].filter(Boolean).join(" ");
+    const isKnown = text => rules.split(text).every(word => words.find(word) >= 0);
+    return [apart, token.toLowerCase(), apart.toLowerCase()].find(isKnown) ?? "";
   }
 
   // A word's place and those who share its row or its column, the frequent ones first.
