@@ -88,7 +88,12 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_MODULES[name]}", __package__), name)
+    try:
+        value = getattr(import_module(f".{_MODULES[name]}", __package__), name)
+    except ModuleNotFoundError as error:
+        from .errors import missing_package
+
+        raise missing_package(error) from None
     globals()[name] = value
     return value
 

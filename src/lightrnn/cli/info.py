@@ -16,12 +16,15 @@ from .options import JsonOption, with_settings
 
 if TYPE_CHECKING:
     from ..models.kind import Size
+    from ..table.word_table import WordTable
+    from ..text.vocabulary import Vocabulary
 
 
 @with_settings(ModelConfig)
 def info(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[MODEL]", help="A folder of `lightrnn train` or `mix`.")
+        Path | None,
+        typer.Argument(metavar="[MODEL]", help="A folder of `lightrnn train` or `mix`, or a file of `lightrnn pack`."),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -42,6 +45,7 @@ def info(
     input's: biases, and a projection if the two sizes differ.
 
       lightrnn info model
+      lightrnn info words.lightrnn
       lightrnn info --recipe paper-billionw --vocab-size 793471
       lightrnn info --vocab-size 10000000 --hidden-size 1024
     """
@@ -55,16 +59,16 @@ def info(
     if folder is not None:
         if recipe is not None or vocab_size is not None or overrides:
             raise LightRNNError("give either MODEL, or --recipe and --vocab-size, not both")
-        if folder.is_file():
-            raise LightRNNError(f"{folder} is a file; info is for folders of lightrnn train or mix")
         if is_mix(folder):
             _mix_info(folder, as_json)
             return
-        config = read_config(folder)
-        told = _trained(folder, ModelConfig.from_dict(config["model"], str(folder)))
-        files = {
-            name: (folder / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (folder / name).exists()
-        }
+        if folder.is_file():
+            told, config, files = _packed(folder)
+        else:
+            config = read_config(folder)
+            told = _trained(folder, ModelConfig.from_dict(config["model"], str(folder)))
+            names = (WEIGHTS, TABLE, VOCABULARY)
+            files = {name: (folder / name).stat().st_size for name in names if (folder / name).exists()}
     elif vocab_size is None:
         raise LightRNNError("give a MODEL, or --vocab-size (with --recipe or fields such as --hidden-size)")
     else:
@@ -84,8 +88,9 @@ def info(
     screen.out.print(size_table(parts, full, settings))
     if files:
         screen.out.print()
-        rows = [[name, human_bytes(count)] for name, count in files.items()]
-        screen.out.print(screen.table(None, "file", "size", rows=rows))
+        rows = [[name, human_bytes(count)] for name, count in (files | {"in all": sum(files.values())}).items()]
+        heading = f"part, weights in {config['precision']}" if "precision" in config else "file"
+        screen.out.print(screen.table(None, heading, "size", rows=rows))
 
 
 @dataclass(frozen=True)
@@ -141,8 +146,29 @@ def _trained(folder: Path, settings: ModelConfig) -> Told:
     if not kind_of(settings).has_table:
         return Told(settings, size, 0, 1.0)
     table = load_table(folder, vocabulary)
-    steps = float(vocabulary.counts @ (table.codes >= 0).sum(axis=1)) / max(int(vocabulary.counts.sum()), 1)
-    return Told(settings, replace(size, shape=table.shape), table.alone, steps)
+    return Told(settings, replace(size, shape=table.shape), table.alone, _steps(vocabulary, table))
+
+
+def _packed(path: Path) -> tuple[Told, dict[str, Any], dict[str, int]]:
+    """What a packed file tells of itself, and the bytes of its parts."""
+    from ..container import is_packed, part_sizes, read_about, read_parts
+    from ..models.kind import Size
+    from ..packed.model import unpack
+
+    if not is_packed(path):
+        raise LightRNNError(f"{path} is no packed model; info is for folders of lightrnn train or mix and packed files")
+    data = path.read_bytes()
+    parts = read_parts(data, str(path))
+    about = read_about(parts, str(path))
+    network = unpack(parts, about, str(path))
+    size = Size(len(network.vocabulary), network.table.shape)
+    told = Told(network.config, size, network.table.alone, _steps(network.vocabulary, network.table))
+    return told, about, part_sizes(data)
+
+
+def _steps(vocabulary: Vocabulary, table: WordTable) -> float:
+    """Recurrent ones that a word of the training text takes on average."""
+    return float(vocabulary.counts @ (table.codes >= 0).sum(axis=1)) / max(int(vocabulary.counts.sum()), 1)
 
 
 def _untrained(settings: ModelConfig, words: int) -> Told:

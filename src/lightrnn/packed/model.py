@@ -133,7 +133,7 @@ def unpack(parts: Mapping[str, bytes], about: dict[str, Any], origin: str) -> Ne
     if kind_of(config).predictor is None:
         raise damaged(origin, f"models of kind {config.model} are not packed")
     weights = _weights(about["arrays"], weight_shapes(config, shape, alone), parts["weights"], origin)
-    vocabulary, order = unpack_vocabulary(dict(parts), size, rules, origin)
+    vocabulary, order = unpack_vocabulary(parts, size, rules, origin)
     if len(parts["places"]) != -(-size * bits_for(size) // 8):
         raise damaged(origin, "its places have not the length that they should have")
     places = unpack_bits(parts["places"], size, bits_for(size))

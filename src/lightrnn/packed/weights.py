@@ -53,7 +53,7 @@ def pack_weights(
     layouts, pieces = [], []
     for name, array in arrays.items():
         if precision == "int8" and array.ndim > 1:
-            layout = Layout(name, array.shape, "int8", min(group or array.shape[-1], max(array.shape[-1], 1)) or 1)
+            layout = Layout(name, array.shape, "int8", min(group or array.shape[-1], array.shape[-1]))
             pieces += [part.tobytes() for part in _quantised(array, layout.group)]
         else:
             layout = Layout(name, array.shape, "float32" if precision == "int8" else precision)
@@ -92,12 +92,7 @@ def _stored(kind: Precision) -> np.dtype[Any]:
 def _quantised(array: NDArray[np.float32], group: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
     """Scales (…, groups) and steps (…, n)."""
     starts = np.arange(0, array.shape[-1], group)
-    largest = (
-        np.maximum.reduceat(np.abs(array), starts, axis=-1)
-        if array.size
-        else np.zeros((*array.shape[:-1], len(starts)))
-    )
-    scales = (largest / STEPS).astype("<f4")
+    scales = (np.maximum.reduceat(np.abs(array), starts, axis=-1) / STEPS).astype("<f4")
     spread = np.repeat(scales, group, axis=-1)[..., : array.shape[-1]]
     steps = np.rint(np.divide(array, spread, out=np.zeros_like(array), where=spread > 0))
     return scales, np.clip(steps, -STEPS, STEPS).astype(np.int8)
