@@ -435,7 +435,7 @@ def test_punctuation_that_sticks_and_capitals_are_told_and_mended(browser: Brows
     open_page(browser, tmp_path, write(network_of(vocabulary)))
     browser.type("#text", 'It was "late." late! Was. Paris. ')
     suggested(browser)
-    assert browser.text("#note").startswith("“It” is not known to the model, but “it” is.")
+    assert browser.text("#note").startswith("It is not known to the model, but it is.")
     browser.click("#note button")
     suggested(browser)
     assert browser.run("return text.value") == 'it was " late . " late! was . Paris . '

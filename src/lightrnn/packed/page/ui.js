@@ -137,8 +137,8 @@ function advise() {
   $("note").hidden = !wrong;
   if (!wrong) return;
   const change = element("button", { className: "quiet", onclick: mend }, "Change all such words");
-  const written = text.value.slice(wrong.begin, wrong.end);
-  $("note").replaceChildren("“", shown(written), "” is not known to the model, but “", shown(wrong.mended), "” is. ", change);
+  const [written, better] = [text.value.slice(wrong.begin, wrong.end), wrong.mended].map(words => element("b", {}, shown(words)));
+  $("note").replaceChildren(written, " is not known to the model, but ", better, " is. ", change);
 }
 
 function mend() {
@@ -173,6 +173,7 @@ const isAtEnd = () => text.selectionStart === text.value.length;
 
 text.addEventListener("input", () => {
   leaves = false;
+  tip.hidden = true;
   refresh();
 });
 text.addEventListener("focus", refresh);
@@ -207,9 +208,9 @@ text.addEventListener("pointermove", event => {
   tip.hidden = !token;
   if (!token) return;
   tip.textContent = surprise(token);
-  const { left, bottom } = ground.getBoundingClientRect();
+  const { left, top } = ground.getBoundingClientRect();
   tip.style.left = `${Math.max(8, Math.min(left, innerWidth - tip.offsetWidth - 8))}px`;
-  tip.style.top = `${bottom + 6}px`;
+  tip.style.top = `${top - tip.offsetHeight - 4}px`;
 });
 text.addEventListener("pointerleave", () => { tip.hidden = true; });
 
