@@ -33,7 +33,11 @@ def both(model: LightRNN, precision: Precision = "float32") -> tuple[NetworkLM, 
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_numpy_answers_as_pytorch_does(cell: str, layers: int, K: int, shape: dict[str, int]) -> None:
-    lm, packed, ids_of = both(random_lightrnn(cell, V, K, layers, **shape))
+    model = random_lightrnn(cell, V, K, layers, **shape)
+    for name, parameter in model.recurrence.named_parameters():
+        if name.startswith("weight_hh"):
+            parameter.data.mul_(0.5)  # what is forgotten: without, a plain cell makes more of every difference
+    lm, packed, ids_of = both(model)
     assert sorted(ids_of) == list(range(V))
     near = {"atol": FLOAT32, "rtol": FLOAT32}
     ids = np.random.default_rng(1).integers(V, size=600).astype(np.int32)

@@ -79,7 +79,8 @@ class NetworkLM(LM):
             from ..models.checkpoint import model_of
             from ..runtime import choose_device
 
-            return model_of(config, vocabulary, weights, table).to(choose_device(device)).eval()
+            codes = {} if table is None else {"codes": table.codes.astype(np.int32)}
+            return model_of(config, vocabulary, {**weights, **codes}, table).to(choose_device(device)).eval()
 
         make = kind_of(config).predictor
         if make is None or table is None:

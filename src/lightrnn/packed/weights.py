@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..container import damaged
 from ..errors import LightRNNError
+from ..models.tensors import LARGEST
 
 Precision = Literal["float32", "float16", "int8"]
 Weights = dict[str, NDArray[np.float32]]
@@ -77,8 +78,8 @@ def unpack_weights(layouts: Sequence[Layout], data: bytes, origin: str) -> Weigh
         if layout.group:
             scales = np.frombuffer(piece, "<f4", prod(layout.scales)).reshape(layout.scales)
             values = np.frombuffer(piece, np.int8, offset=scales.nbytes).reshape(layout.shape)
-            if not np.isfinite(scales).all() or (scales < 0).any():
-                raise damaged(origin, f"{layout.name} has scales that are not finite or below 0")
+            if not ((scales >= 0) & (scales <= LARGEST)).all():
+                raise damaged(origin, f"{layout.name} has scales that are not finite, below 0 or above {LARGEST:g}")
             arrays[layout.name] = _spread(scales, layout) * values.astype(np.float32)
         else:
             arrays[layout.name] = np.frombuffer(piece, _stored(layout.type)).reshape(layout.shape).astype(np.float32)
