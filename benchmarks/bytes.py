@@ -54,7 +54,7 @@ def data_of(name: str, work: Path) -> Corpus:
 
 def sentences(corpus: Corpus, split: str) -> list[str]:
     """The lines of a split under the corpus's vocabulary, as lmplz and KenLM are given them."""
-    names = corpus.vocabulary.words.copy()
+    names = list(corpus.vocabulary.words)
     names[corpus.vocabulary.unk_id], names[corpus.vocabulary.eos_id] = UNKNOWN, "\n"
     text = " ".join([names[word] for word in corpus.split(split).tolist()])
     return [line.strip() for line in text.split("\n")[:-1]]

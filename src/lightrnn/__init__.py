@@ -95,7 +95,12 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES and name not in _OPEN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{_OPEN.get(name) or _MODULES[name]}", __package__)
+    try:
+        module = import_module(f".{_OPEN.get(name) or _MODULES[name]}", __package__)
+    except ModuleNotFoundError as error:
+        from .errors import missing_package
+
+        raise missing_package(error) from None
     value = module if name in _OPEN else getattr(module, name)
     globals()[name] = value
     return value

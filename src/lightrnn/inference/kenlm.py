@@ -170,7 +170,8 @@ class Model:
 
     def _id(self, word: str) -> int:
         vocabulary = self._lm.vocabulary
-        return vocabulary.ids.get(vocabulary.rules.clean(self._names.get(word, word)), vocabulary.unk_id)
+        found = vocabulary.find(vocabulary.rules.clean(self._names.get(word, word)))
+        return vocabulary.unk_id if found < 0 else found
 
     def _is_start(self, word: str) -> bool:
         """Whether a word is <s>; where a model has no word for it, KenLM's name is as good."""

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from ..errors import LightRNNError
 from ..runtime import BATCH_SIZE, Progress, silent
@@ -64,18 +63,18 @@ class Mix(LM):
     def empty_state(self) -> Any:
         return tuple(member.empty_state() for member in self.members)
 
-    def advance(self, state: Any, word: int) -> tuple[float, Any]:
+    def read_word(self, state: Any, word: int) -> tuple[float, Any]:
         log_probs, states = [], []
         for member, before, ids, shares in zip(self.members, state, self._translations, self._shares, strict=True):
-            log_prob, after = member.advance(before, int(ids[word]))
+            log_prob, after = member.read_word(before, int(ids[word]))
             log_probs.append(log_prob + shares[word])
             states.append(after)
         return float(logsumexp(log_probs + self._log_weights)), tuple(states)
 
-    def advance_all(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
+    def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
         columns, states = np.empty((len(ids), len(self.members))), []
         for m, (member, before) in enumerate(zip(self.members, state, strict=True)):
-            log_probs, after = member.advance_all(before, self._translations[m][ids])
+            log_probs, after = member.read_words(before, self._translations[m][ids])
             columns[:, m] = log_probs + self._shares[m][ids]
             states.append(after)
         return np.asarray(logsumexp(columns + self._log_weights, axis=1), np.float64), tuple(states)
@@ -157,3 +156,20 @@ def tune(log_probs: NDArray[np.float64]) -> list[float]:
         before = likelihood
         weights = (joint / totals[:, None]).mean(axis=0)
     return [float(weight) for weight in weights]
+
+
+def logsumexp(
+    values: NDArray[np.float64], axis: int | None = None, keepdims: bool = False, b: Sequence[float] = (1.0,)
+) -> Any:
+    """log Σ b · exp(values) over an axis, of all without one; the largest is taken out of the sum, so that what is
+    small beside it counts."""
+    array, weights = np.broadcast_arrays(np.asarray(values, np.float64), np.asarray(b, np.float64))
+    array = np.where(weights == 0, -np.inf, array)
+    largest = array.max(axis=axis, keepdims=True)
+    is_largest = array == largest
+    share = np.where(is_largest, weights, 0.0).sum(axis=axis, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = np.where(is_largest, 0.0, weights * np.exp(array - largest)).sum(axis=axis, keepdims=True)
+        found = np.log1p(rest / share) + np.log(share) + largest
+    found = np.where(np.isneginf(largest), -np.inf, found)
+    return found if keepdims else found.squeeze(axis)
