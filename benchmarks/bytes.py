@@ -6,12 +6,13 @@
 The first line measures n-gram models, of KenLM's own `lmplz` and `build_binary` (the sdist of the Python package kenlm
 has their sources; cmake builds them); the second adds LightRNNs, packed files or folders, which are packed in int8.
 What is measured is kept in docs/results/bytes/CORPUS.json and not measured again; the table and the plot are made of
-all of it. Both sides have the vocabulary of the data folder in the work folder and score each line of the test text by
-itself, its end included; LightRNN with the context carried from line to line is a row of its own. Models for it:
+all of it. Both sides have the vocabulary of the data folders in the work folder and score each line of the test text by
+itself, its end included; LightRNN with the context carried from line to line is a row of its own. Models for it, of
+which `data-sentence` makes those that are trained on lines by themselves, and `data` those that carry the context:
 
-    lightrnn train runs/bytes/wikitext-2/data -o tiny --recipe tiny
-    lightrnn train runs/bytes/wikitext-2/data -o small --recipe small
-    lightrnn train runs/bytes/wikitext-2/data -o medium --recipe medium
+    lightrnn train runs/bytes/wikitext-2/data-sentence -o small-sentence --recipe small --minutes 10
+    lightrnn train runs/bytes/wikitext-2/data -o small --recipe small --minutes 10
+    (and so on, with --recipe tiny, medium, and for eltec-en-1m)
 """
 
 import argparse
@@ -19,6 +20,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +44,14 @@ Row = dict[str, Any]  # model, file, bytes, convention, perplexity
 
 
 def data_of(name: str, work: Path) -> Corpus:
-    """The corpus, prepared once."""
+    """The corpus, prepared once for each convention; all but the convention is the same."""
+    source = corpus_folder(name)
+    train, valid, test = ([str(source / f"{split}.txt.xz")] for split in ("train", "valid", "test"))
+    rules = PRESETS[PRESET.get(name, "ptb")].rules
     folder = work / name / "data"
-    if not folder.exists():
-        source = corpus_folder(name)
-        train, valid, test = ([str(source / f"{split}.txt.xz")] for split in ("train", "valid", "test"))
-        rules = PRESETS[PRESET.get(name, "ptb")].rules
-        return prepare(train, folder, valid=valid, test=test, rules=rules)
+    for path, convention in ((folder, "stream"), (folder.with_name("data-sentence"), "sentence")):
+        if not path.exists():
+            prepare(train, path, valid=valid, test=test, rules=replace(rules, convention=convention))
     return Corpus.load(folder)
 
 
