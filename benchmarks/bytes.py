@@ -49,9 +49,9 @@ def data_of(name: str, work: Path) -> Corpus:
     train, valid, test = ([str(source / f"{split}.txt.xz")] for split in ("train", "valid", "test"))
     rules = PRESETS[PRESET.get(name, "ptb")].rules
     folder = work / name / "data"
-    for path, convention in ((folder, "stream"), (folder.with_name("data-sentence"), "sentence")):
+    for path, its in ((folder, rules), (folder.with_name("data-sentence"), replace(rules, convention="sentence"))):
         if not path.exists():
-            prepare(train, path, valid=valid, test=test, rules=replace(rules, convention=convention))
+            prepare(train, path, valid=valid, test=test, rules=its)
     return Corpus.load(folder)
 
 
