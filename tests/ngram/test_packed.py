@@ -67,7 +67,9 @@ def test_orders_pruned_and_with_ids_by_count(order: int, tmp_path: Path) -> None
     assert_same(model, again)
     assert (np.diff(again.vocabulary.counts) <= 0).all()
     write_arpa(model, tmp_path / "kn.arpa")
+    write_arpa(again, tmp_path / "again.arpa")
     foreign = read_arpa(tmp_path / "kn.arpa")
+    assert_same(foreign, read_arpa(tmp_path / "again.arpa"))
     write_packed(foreign, tmp_path / "foreign.lightrnn")
     assert_same(foreign, read_packed(tmp_path / "foreign.lightrnn"))
 

@@ -15,15 +15,17 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import fields, is_dataclass
 from enum import IntEnum
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import LightRNNError
 from ..ngram.arpa import BOS, EOS, UNK
-from ..ngram.model import NEVER
+from ..ngram.model import LN10, NEVER
 from .loading import load
+
+REMEMBERED = 1 << 16  # words whose ids are at hand
 
 
 class FullScoreReturn(NamedTuple):
@@ -113,6 +115,7 @@ class Model:
         except LightRNNError as error:
             raise OSError(f"Cannot read model '{os.fsdecode(path)}' ({error})") from error
         rules = self._lm.vocabulary.rules
+        self._id = lru_cache(REMEMBERED)(self._find)
         self._names = {EOS: rules.eos, UNK: rules.unk} | ({BOS: rules.bos} if rules.bos else {})
 
     @property
@@ -125,20 +128,28 @@ class Model:
 
         Never include <s> in the string. Good: score("this is a sentence ."), score("a fragment", bos=False, eos=False).
         """
-        return sum(log_prob for log_prob, _, _ in self.full_scores(sentence, bos, eos))
+        state = self._start(bos)
+        return sum(self.BaseScore(state, word, state) for word in self._split(sentence, eos))
 
     def perplexity(self, sentence: str | bytes) -> float:
         """Of one full sentence, its end included. Do not include <s> or </s>."""
-        words = len(_text(sentence).encode().split()) + 1  # for </s>
-        return float(10.0 ** (-self.score(sentence) / words))
+        return float(10.0 ** (-self.score(sentence) / len(self._split(sentence, eos=True))))
 
     def full_scores(self, sentence: str | bytes, bos: bool = True, eos: bool = True) -> Iterator[FullScoreReturn]:
         """(log10 probability, n-gram length, unknown?) of each word, and of </s> if eos."""
-        state, after = State(), State()
+        state = self._start(bos)
+        for word in self._split(sentence, eos):
+            yield self.BaseFullScore(state, word, state)
+
+    def _start(self, bos: bool) -> State:
+        """A state of its own, after the start of a sentence or after nothing."""
+        state = State()
         (self.BeginSentenceWrite if bos else self.NullContextWrite)(state)
-        for word in [*self._lm.vocabulary.rules.split(_text(sentence)), *([EOS] if eos else [])]:
-            yield self.BaseFullScore(state, word, after)
-            state, after = after, state
+        return state
+
+    def _split(self, sentence: str | bytes, eos: bool) -> list[str]:
+        """The words of a sentence, and its end if eos."""
+        return [*self._lm.vocabulary.rules.split(_text(sentence)), *([EOS] if eos else [])]
 
     def BeginSentenceWrite(self, state: State) -> None:
         """Change the given state to one after the start of a sentence."""
@@ -153,11 +164,11 @@ class Model:
         if self._is_start(word):
             self.BeginSentenceWrite(out_state)
             return NEVER
-        log_prob, after = self._lm.score_word(self._before(in_state), self._names.get(word, word))
-        out_state._value = after
-        if self._lm.has_orders and self._id(word) == self._lm.vocabulary.eos_id:
+        number = self._id(word)
+        log_prob, out_state._value = self._lm.read_word(self._before(in_state), number)
+        if self._lm.has_orders and number == self._lm.vocabulary.eos_id:
             self.NullContextWrite(out_state)
-        return log_prob
+        return log_prob / LN10
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScoreReturn:
         """As BaseScore, with the length of the n-gram it comes from and whether the word is unknown."""
@@ -168,7 +179,8 @@ class Model:
         """What a state holds; one that was never written is that after nothing."""
         return self._lm.empty_state() if state._value is None else state._value
 
-    def _id(self, word: str) -> int:
+    def _find(self, word: str) -> int:
+        """The id of a word, of the unknown one where it is unknown."""
         vocabulary = self._lm.vocabulary
         found = vocabulary.find(vocabulary.rules.clean(self._names.get(word, word)))
         return vocabulary.unk_id if found < 0 else found

@@ -252,8 +252,8 @@ class NGramLM(LM):
         return self.model.start_state(of_sentence=False)
 
     def read_word(self, state: Any, word: int) -> tuple[float, Any]:
-        log_probs, state = self.read_words(state, np.array([word], np.int32))
-        return float(log_probs[0]), state
+        log10, _, state = self.model.step(state, word)
+        return LN10 * log10, state
 
     def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
         log10, state = self.model.read(state, ids)

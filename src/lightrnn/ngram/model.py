@@ -145,16 +145,13 @@ class NGram:
         return first < len(level.keys) and int(level.keys[first]) < (context + 1) * self.size
 
     def read(self, state: State, ids: Ids) -> tuple[Floats, State]:
-        before = self._words(state)
-        words = [*before, *np.asarray(ids).tolist()]
-        if len(ids) > self.order:
-            scores = self._scores(np.array([words], np.int64))[0][0, len(before) :]
-            after: State = ()
-            for word in words[len(words) - self.order :]:
-                _, _, after = self.step(after, word)
-            return scores, after
-        scores = np.empty(len(ids))
-        for place, word in enumerate(words[len(before) :]):
+        words = np.asarray(ids).tolist()
+        if len(words) > self.order:  # all at once, and the last ones again, for the state
+            before = self._words(state)
+            scores = self._scores(np.array([[*before, *words]], np.int64))[0][0, len(before) :]
+            return scores, self.read((), words[-self.order :])[1]
+        scores = np.empty(len(words))
+        for place, word in enumerate(words):
             scores[place], _, state = self.step(state, word)
         return scores, state
 
