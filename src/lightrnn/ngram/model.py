@@ -73,6 +73,11 @@ class Level:
     log10_probs: Floats
     log10_backoffs: Floats
 
+    def at(self, places: Places | NDArray[np.bool_], keys: Places) -> "Level":
+        """The n-grams at some places, under other keys."""
+        backoffs = self.log10_backoffs
+        return Level(keys, self.log10_probs[places], backoffs[places] if len(backoffs) else backoffs)
+
 
 class NGram:
     """An n-gram model over a vocabulary; a BackoffModel.
@@ -129,8 +134,8 @@ class NGram:
         return score, order, self.start_state(of_sentence=True) if is_bound else self._lasting(ending)
 
     def _lasting(self, places: list[int]) -> State:
-        """Of n-grams that end here, shortest first, those that matter later: none that is longer than all contexts of
-        listed n-grams and has no back-off."""
+        """Of the n-grams that end here, shortest first, those up to the last one that has a back-off or begins a longer
+        n-gram: no later word can depend on the others."""
         kept = places[: self.order - 1]
         while kept:
             below, level, place = self.levels[len(kept) - 1], self.levels[len(kept)], kept[-1]

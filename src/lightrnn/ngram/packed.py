@@ -148,8 +148,7 @@ def _renumbered(model: NGram) -> list[Level]:
         contexts, words = np.divmod(level.keys, size)
         keys = places[contexts] * size + ids[words]
         by_key = np.argsort(keys)
-        backoffs = level.log10_backoffs[by_key] if len(level.log10_backoffs) else level.log10_backoffs
-        levels.append(Level(keys[by_key], level.log10_probs[by_key], backoffs))
+        levels.append(level.at(by_key, keys[by_key]))
         places = np.empty(len(keys), np.int64)
         places[by_key] = np.arange(len(keys))
     return levels
