@@ -6,6 +6,7 @@ What a person sees is in log10, as in KenLM and SRILM; natural logs are inside. 
 cleaned by the rules that the model was trained with. States are values: keep one, go on from it twice, go back to it.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -89,6 +90,15 @@ class LM(ABC):
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         """(N,): the length of the n-gram that each token's probability comes from; 1 where there is none."""
         return np.ones(len(ids), np.int64)
+
+    def order_after(self, state: Any, word: int) -> int:
+        """The length of the n-gram that a word's probability comes from after a state; 1 where there is none."""
+        return 1
+
+    @property
+    def order(self) -> int:
+        """How many words a probability depends on at most, the word itself among them; sys.maxsize: all before it."""
+        return sys.maxsize
 
     @property
     def part_names(self) -> tuple[str, ...]:
@@ -242,8 +252,8 @@ class NGramLM(LM):
         return self.model.start_state(of_sentence=False)
 
     def read_word(self, state: Any, word: int) -> tuple[float, Any]:
-        log_probs, state = self.read_words(state, np.array([word], np.int32))
-        return float(log_probs[0]), state
+        log10, _, state = self.model.step(state, word)
+        return LN10 * log10, state
 
     def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
         log10, state = self.model.read(state, ids)
@@ -266,6 +276,13 @@ class NGramLM(LM):
 
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         return self.model.score_tokens(ids)[1]
+
+    def order_after(self, state: Any, word: int) -> int:
+        return self.model.step(state, word)[1]
+
+    @property
+    def order(self) -> int:
+        return self.model.order
 
     @property
     def has_orders(self) -> bool:

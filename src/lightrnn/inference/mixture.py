@@ -50,6 +50,10 @@ class Mix(LM):
             int((ids == m.vocabulary.unk_id).sum()) - 1 for ids, m in zip(self._translations, self.members, strict=True)
         ]
 
+    @property
+    def order(self) -> int:
+        return max(member.order for member in self.members)
+
     def begin_state(self) -> Any:
         return tuple(member.begin_state() for member in self.members)
 
