@@ -1,4 +1,4 @@
-"""What comes next after a state: one word's probability, all words', the likeliest ones, a draw. Without PyTorch.
+"""What comes next after a state: a word's probability, all words', the likeliest ones, a draw. Without PyTorch.
 
 Shapes: B batch, V vocabulary, K components, n_s values of component s, N = Σ n_s input vectors, P prefixes (the first s
 components of a place), D embedding, H hidden, L layers, G gates of the cell.
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..config import ModelConfig
 from ..registry import CELLS
 from ..table.word_table import WordTable
+from ..text.spelling import Ids
 from .cells import Array, Cell
 from .likeliest import Likeliest, draw_from
 from .sizes import head_of
@@ -31,7 +32,7 @@ FIRST_CHUNK, LAST_CHUNK = 16, 256  # rows opened together by the search
 
 
 class Predictor(Protocol):
-    """A trained network made ready to answer what comes next, one state at a time.
+    """A trained network made ready to answer what comes next, one state at a time or, word by word, many side by side.
 
     A `state` is what `log_probs` leaves behind: the last word is not fed yet, or not all of it.
     """
@@ -44,6 +45,10 @@ class Predictor(Protocol):
 
     def word(self, last_word: int, state: Arrays, word: int) -> tuple[float, Arrays]:
         """The natural-log probability of a word, and the state after it."""
+        ...
+
+    def words(self, last_words: Ids, state: Arrays, words: Ids) -> tuple[NDArray[np.float64], Arrays]:
+        """The same for B words after as many last words and a state of B tracks, side by side: (B,) and the state."""
         ...
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
@@ -142,7 +147,24 @@ class CodePredictor:
         total = 0.0
         for s, feed in enumerate(feeds):
             outputs, state = self._steps(feed[None], state)
-            total += float(self._log_probs(s, outputs, place[None, :s])[0, place[s]])
+            total += float(self._log_probs_of(s, outputs, place[None])[0])
+        return total, state
+
+    def words(self, last_words: Ids, state: Arrays, words: Ids) -> tuple[NDArray[np.float64], Arrays]:
+        """One batched step a component, for the words that have it."""
+        spelled, places = self._table.spelling.codes[words], self._table.codes[words]  # type: ignore[index]  # (B, K)
+        last_codes = self._table.spelling.codes[last_words].max(axis=1)  # type: ignore[index]  # (B,): numbered through
+        outputs, state = self._steps(last_codes, state)
+        total = self._log_probs_of(0, outputs, places).astype(np.float64)
+        sharing = np.flatnonzero(spelled[:, 1] >= 0)
+        if len(sharing) == 0:
+            return total, state
+        inner = tuple(array[:, sharing] for array in state)
+        for s in range(1, self._table.components):
+            outputs, inner = self._steps(spelled[sharing, s - 1], inner)
+            total[sharing] += self._log_probs_of(s, outputs, places[sharing])
+        for array, after in zip(state, inner, strict=True):
+            array[:, sharing] = after
         return total, state
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
@@ -210,9 +232,13 @@ class CodePredictor:
         number = np.ravel_multi_index([place[0] - self._table.alone, *place[1:]], shared)
         return int(self._word_of_place[self._table.alone + number])
 
+    def _features(self, hidden: Array) -> Array:
+        """What is scored: (P, H), or (P, D) through the projection."""
+        return hidden if self._projection is None else hidden @ self._projection
+
     def _log_probs(self, component: int, hidden: Array, prefix: Numbers) -> Array:
         """Equation (2): hidden (P, H), prefix (P, component) → (P, n_component); see LightRNN.scores."""
-        features = hidden if self._projection is None else hidden @ self._projection
+        features = self._features(hidden)
         if component == 0 and self._head:
             of_head = _log_softmax(features @ self._head_vectors + self._head_biases)
             within = _log_softmax(features @ self._vectors[0][:, self._head :] + self._biases[0][self._head :])
@@ -224,6 +250,20 @@ class CodePredictor:
             missing = np.arange(self._table.shape[component]) > last[component]  # (n_s,)
             scores[on_edge[:, None] & missing] = -np.inf
         return _log_softmax(scores)
+
+    def _log_probs_of(self, component: int, hidden: Array, places: Numbers) -> Array:
+        """(P,): what `_log_probs` has for the values of given places, (P, K); of a head the rest only where needed."""
+        values, every = places[:, component], np.arange(len(places))
+        if component or not self._head:
+            return self._log_probs(component, hidden, places[:, :component])[every, values]
+        features = self._features(hidden)
+        of_head = _log_softmax(features @ self._head_vectors + self._head_biases)
+        found: Array = of_head[every, np.minimum(values, self._head)]
+        rest = np.flatnonzero(values >= self._head)
+        if len(rest):
+            within = features[rest] @ self._vectors[0][:, self._head :] + self._biases[0][self._head :]
+            found[rest] += _log_softmax(within)[every[: len(rest)], values[rest] - self._head]
+        return found
 
     def _rows(self, last_word: int, state: Arrays) -> tuple[Array, "_Prefixes"]:
         """The log-probabilities of the words that stand alone, row by row, and of the rows that are shared."""
