@@ -155,6 +155,24 @@ def test_next_words_begin_as_asked() -> None:
     assert lm.next_words("w1", 0) == lm.next_words("w1", 0, prefix="w2") == []
 
 
+@pytest.mark.parametrize("settings", KINDS)
+def test_the_unknown_word_is_left_out_unless_asked_for(settings: dict[str, object]) -> None:
+    """What is shown in its place is the next one, and every figure is that of the distribution."""
+    lm = lm_of(**settings)  # type: ignore[arg-type]
+    words, unk = lm.vocabulary.words, lm.vocabulary.rules.unk
+    for context in ("", "w1 w2", "never"):
+        probabilities = dict(zip(words, lm.distribution(context), strict=True))
+        ordered = sorted(words, key=lambda word: -probabilities[word])
+        place = ordered.index(unk)
+        for count in {1, place, place + 1, place + 2, len(words)} - {0}:
+            for asked, expected in ((False, [word for word in ordered if word != unk]), (True, ordered)):
+                found = lm.next_words(context, count, unk=asked)
+                assert [word for word, _ in found] == expected[:count]
+                np.testing.assert_allclose([p for _, p in found], [probabilities[w] for w, _ in found], atol=FLOAT32)
+        assert lm.next_words(context, prefix="<un") == []
+        assert [word for word, _ in lm.next_words(context, prefix="<un", unk=True)] == [unk]
+
+
 def test_vectors_are_the_states_that_words_leave_and_similar_words_have_near_ones() -> None:
     lm = lm_of(25)
     vectors = lm.vectors

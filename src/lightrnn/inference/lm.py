@@ -196,15 +196,22 @@ class LM(ABC):
             _, state = self.read_word(state, word)
         return state
 
-    def next_words(self, context: str | Any, k: int = 10, prefix: str = "") -> list[tuple[str, float]]:
+    def next_words(
+        self, context: str | Any, k: int = 10, prefix: str = "", *, unk: bool = False
+    ) -> list[tuple[str, float]]:
         """The k likeliest words after a context (words or a state), those that begin with `prefix`, and their
-        probabilities; exact."""
+        probabilities; exact.
+
+        The unknown word, which nobody can read, is left out unless asked for; its probability stays its own, so that
+        those of the others are what they are.
+        """
         if k < 1:
             return []
         allowed = self.vocabulary.begin_with(self.vocabulary.rules.clean(prefix)) if prefix else None
-        found = self.likeliest(self.state(context), k, allowed)
-        words = self.vocabulary.words
-        return [(words[w], exp(p)) for w, p in zip(found.words.tolist(), found.log_probs.tolist(), strict=True)]
+        found = self.likeliest(self.state(context), k + (not unk), allowed)
+        words, never = self.vocabulary.words, None if unk else self.vocabulary.unk_id
+        pairs = zip(found.words.tolist(), found.log_probs.tolist(), strict=True)
+        return [(words[w], exp(p)) for w, p in pairs if w != never][:k]
 
     def distribution(self, context: str | Any) -> NDArray[np.float64]:
         """(V,): the probability of every word of the vocabulary, by id, after a context."""
@@ -218,14 +225,14 @@ class LM(ABC):
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int | None = None,
-        unknown: bool = False,
+        unk: bool = False,
     ) -> Iterator[str]:
         """Words without end after a prompt (words or a state), ends of sentences among them: see generate.sample.
 
         The unknown word, which nobody can read, is left out unless asked for.
         """
         state, random = self.state(prompt), np.random.default_rng(seed)
-        never = None if unknown else self.vocabulary.unk_id
+        never = None if unk else self.vocabulary.unk_id
         drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, random=random, never=never)
         return (self.vocabulary.words[word] for word in drawn)
 
