@@ -55,6 +55,10 @@ def test_next_prints_the_likeliest_words(run, models: list[Path]) -> None:
     assert [fact["word"] for fact in facts] == [word for word, _ in lm.next_words("w1 w2", 10, "w3")]
     assert facts[0]["probability"] == pytest.approx(lm.next_words("w1 w2", 1, "w3")[0][1])
     assert run("next", models[0], "w1", "--prefix", "zzz") == ""
+    everything = [line.split("\t")[1] for line in run("next", models[0], "w1", "-k", 999).splitlines()]
+    assert {*everything, "<unk>"} == set(lm.vocabulary.words)
+    assert "<unk>" not in everything
+    assert "\t<unk>\n" in run("next", models[0], "w1", "-k", 999, "--unk")
 
 
 def test_the_prompt_completes_words(models: list[Path]) -> None:

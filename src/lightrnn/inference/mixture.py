@@ -79,6 +79,14 @@ class Mix(LM):
             states.append(after)
         return np.asarray(logsumexp(columns + self._log_weights, axis=1), np.float64), tuple(states)
 
+    def read_each(self, states: Sequence[Any], ids: Ids) -> tuple[NDArray[np.float64], list[Any]]:
+        columns, after = np.empty((len(ids), len(self.members))), []
+        for m, member in enumerate(self.members):
+            log_probs, states_after = member.read_each([state[m] for state in states], self._translations[m][ids])
+            columns[:, m] = log_probs + self._shares[m][ids]
+            after.append(states_after)
+        return np.asarray(logsumexp(columns + self._log_weights, axis=1), np.float64), list(zip(*after, strict=True))
+
     def next_log_probs(self, state: Any) -> NDArray[np.float64]:
         return self._mixed(
             [m.next_log_probs(s)[ids] for m, s, ids in zip(self.members, state, self._translations, strict=True)]

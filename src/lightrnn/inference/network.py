@@ -3,7 +3,7 @@
 Shapes: V vocabulary, N tokens of a text, K parts of a log-probability.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -152,6 +152,17 @@ class NetworkLM(LM):
         assert state.last_word is not None
         log_probs, inner = continue_track(self._reader, state.last_word, state.inner, ids)
         return np.concatenate([*scored, log_probs]), NetworkState(int(ids[-1]), inner)
+
+    def read_each(self, states: Sequence[NetworkState], ids: Ids) -> tuple[NDArray[np.float64], list[NetworkState]]:
+        last_words = [state.last_word for state in states]
+        if not states or None in last_words:
+            return super().read_each(states, ids)
+        inner = tuple(np.concatenate(arrays, axis=1) for arrays in zip(*(state.inner for state in states), strict=True))
+        log_probs, inner = self._predictor.words(np.array(last_words, np.int32), inner, ids)
+        return log_probs, [
+            NetworkState(word, tuple(array[:, track : track + 1].copy() for array in inner))
+            for track, word in enumerate(ids.tolist())
+        ]
 
     def next_log_probs(self, state: NetworkState) -> NDArray[np.float64]:
         if state.last_word is None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..config import ModelConfig
+from ..text.spelling import Ids
 from .base import RecurrentModel, State, TorchReader, recurrence_of, to_arrays, to_tensors
 from .likeliest import Likeliest, best_of, draw_from
 from .outputs import Output, RankedEmbedding, fill
@@ -99,6 +100,13 @@ class WordPredictor:
         before = to_tensors(state, self._model)
         log_probs, after = self._model.log_probs(torch.tensor([[last_word, word]], device=before[0].device), before)
         return float(log_probs.double().sum()), to_arrays(after)
+
+    @torch.inference_mode()
+    def words(self, last_words: Ids, state: Arrays, words: Ids) -> tuple[NDArray[np.float64], Arrays]:
+        before = to_tensors(state, self._model)
+        pairs = torch.from_numpy(np.stack([last_words, words], axis=1).astype(np.int64)).to(before[0].device)  # (B, 2)
+        log_probs, after = self._model.log_probs(pairs, before)
+        return log_probs[:, 0].double().sum(dim=-1).cpu().numpy(), to_arrays(after)
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
         return self._model.distribution(last_word, to_tensors(state, self._model))
