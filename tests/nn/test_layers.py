@@ -45,7 +45,7 @@ OPTIONS = [{}, {"dim": 4}, {"word_bias": True}, {"head": 3}, {"head": 5, "word_b
 def oracle(layer: LightSoftmax, table: WordTable, h: np.ndarray) -> np.ndarray:
     """log P of every word after one state, each written out from the weights."""
     w = {name: tensor.detach().numpy() for name, tensor in layer.state_dict().items()}
-    R, C = table.shape
+    R = table.shape[0]
     f = w["projection.weight"] @ h if "projection.weight" in w else h
 
     def share(scores: list[float], which: int) -> float:
@@ -195,9 +195,7 @@ def test_the_likeliest_words_need_few_rows(monkeypatch: pytest.MonkeyPatch) -> N
     layer = LightSoftmax(WordTable.random(10_000), 8, scale=1.0)
     opened = []
     scored = LightSoftmax._column_scores
-    monkeypatch.setattr(
-        LightSoftmax, "_column_scores", lambda *given: opened.append(given[2].shape) or scored(*given)
-    )
+    monkeypatch.setattr(LightSoftmax, "_column_scores", lambda *given: opened.append(given[2].shape) or scored(*given))
     hidden = 2 * torch.randn(20, 8)
     best = layer.topk(hidden, 10)
     rows = sum(positions * m for positions, m in opened)
@@ -211,7 +209,7 @@ def test_samples_have_the_frequencies_of_the_distribution(name: str, top_k: int 
     layer = softmax_of(table_of(name), head=2)
     with torch.no_grad():
         for parameter in layer.parameters():
-            parameter *= 0.4  # no word too rare to be tested
+            parameter.mul_(0.4)  # no word too rare to be tested
     hidden = torch.randn(6, dtype=torch.float64)
     draws = 20_000
     found = layer.sample(hidden.expand(draws, 6), top_k=top_k, generator=torch.Generator().manual_seed(1))
@@ -313,6 +311,6 @@ def test_compiled_in_one_graph(options: dict[str, Any]) -> None:
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     expected, got = loss(ids, target), compiled(ids, target)
     torch.testing.assert_close(got, expected)
-    parameters = [parameter for parameter in layer.parameters()]
+    parameters = list(layer.parameters())
     for one, other in zip(torch.autograd.grad(got, parameters), torch.autograd.grad(expected, parameters), strict=True):
         torch.testing.assert_close(one, other)

@@ -59,8 +59,8 @@ class Gate(nn.Module):
 class LightSoftmax(TableLayer):
     """In the place of `nn.Linear(in_features, V)` and its softmax: states (…, in_features) → words.
 
-    weight: y^r and y^c, stacked, (N, D); with `tied` those of a LightEmbedding over the same table, to the size of which
-    states are projected. Untied, D is `dim`, or in_features. Biases of rows and columns start at the words' shares of
+    weight: y^r and y^c, stacked, (N, D); with `tied` those of a LightEmbedding over the same table, to the size of
+    which states are projected. Untied, D is `dim`, or in_features. Biases of rows and columns start at the words' shares of
     the text where the table knows counts; vectors as those of the embedding do.
 
     With `word_bias` every word that shares a row has a bias of its own in the place of its column's: four bytes a word.
@@ -131,9 +131,7 @@ class LightSoftmax(TableLayer):
 
     # --- training
 
-    def forward(
-        self, hidden: Tensor, target: Tensor, ignore_index: int = -100, reduction: str = "mean"
-    ) -> Tensor:
+    def forward(self, hidden: Tensor, target: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
         """The loss of target words (…) after states (…, H), in nats, as `F.cross_entropy` has it of a full softmax.
 
         Where target is ignore_index the loss is 0 and does not count in the mean; the mean of nothing is 0.
@@ -276,7 +274,9 @@ class LightSoftmax(TableLayer):
         return self.words[places].view(hidden.shape[:-1])
 
     def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.size}, dim={self.dim}, shape={self.shape}, alone={self.alone}, head={self.head}"
+        return (
+            f"{self.in_features}, {self.size}, dim={self.dim}, shape={self.shape}, alone={self.alone}, head={self.head}"
+        )
 
 
 def _precise(scores: Tensor) -> torch.dtype:

@@ -32,9 +32,7 @@ def fill_biases(to_fill: Tensor, found: NDArray[np.float64]) -> None:
         to_fill.copy_(torch.from_numpy(logs - logs.mean()))
 
 
-def fill_rest(
-    vector: Tensor, bias: Tensor | None, vectors: Tensor, found: NDArray[np.float64], head: int
-) -> None:
+def fill_rest(vector: Tensor, bias: Tensor | None, vectors: Tensor, found: NDArray[np.float64], head: int) -> None:
     """The rows that are not in the head have together what they have one by one: their mean vector (1, D), their share.
 
     vectors (R, D) and found (R,), the shares, are those of all rows.
