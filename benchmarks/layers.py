@@ -3,12 +3,12 @@
     python benchmarks/layers.py [--vocabularies 10000 100000 1000000 10000000] [--hidden 256] [--positions 1024]
 
 One thread, states at random, words drawn from a Zipf distribution, which is what the adaptive softmax is made for; it
-has the best of four cutoff settings. `light` has the paper's table, about √V rows and columns; `alone` 4,000 frequent words
-alone, and a head of 2,000. Tables are random, which changes no time. A step is a loss and its gradients, of the states
-and of all parameters. The light ones are timed before, between and after the others. Printed are medians of the seconds
-of a core that a step takes, how many times as fast `light` and `alone` are, and bytes: of parameters, of gradients, and
-what a step takes beside them at its most, by PyTorch's own count. A layer that would not fit into the free memory is
-left out; the full softmax takes its positions 128 at a time.
+has the best of four cutoff settings. `light` has the paper's table, about √V rows and columns; `alone` 4,000 frequent
+words alone, and a head of 2,000. Tables are random, which changes no time. A step is a loss and its gradients, of the
+states and of all parameters. The light ones are timed before, between and after the others. Printed are medians of
+the seconds of a core that a step takes, how many times as fast `light` and `alone` are, and bytes: of parameters, of
+gradients, and what a step takes beside them at its most, by PyTorch's own count. A layer that would not fit into the
+free memory is left out; the full softmax takes its positions 128 at a time.
 """
 
 import argparse

@@ -4,11 +4,11 @@
     python examples/transformer.py data --end light --epochs 3
     python examples/transformer.py data --end full --minutes 30 --out results
 
-The ends, on the same transformer: `full`, a tied softmax over all words; `adaptive`, PyTorch's adaptive softmax with an
-adaptive input (Baevski and Auli 2019); `light`, the layers of lightrnn.nn with a table from the text's bigrams;
-`random`, the same with a random table. Biases of all start at the words' shares of the text. A run prints its figures, and with
---out writes them to a file of that folder; a run whose file is there is not made again, and all files there are printed
-as a table.
+The ends, on the same transformer: `full`, a tied softmax over all words; `adaptive`, PyTorch's adaptive softmax with
+an adaptive input (Baevski and Auli 2019); `light`, the layers of lightrnn.nn with a table from the text's bigrams;
+`random`, the same with a random table. Biases of all start at the words' shares of the text. A run prints its
+figures, and with --out writes them to a file of that folder; a run whose file is there is not made again, and all
+files there are printed as a table.
 """
 
 import argparse
