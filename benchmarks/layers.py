@@ -40,17 +40,17 @@ class Full(nn.Linear):
 
     def step(self, hidden: Tensor, words: Tensor) -> None:
         for states, target in zip(torch.split(hidden, BLOCK), torch.split(words, BLOCK), strict=True):
-            (F.cross_entropy(self(states), target, reduction="sum") / len(words)).backward()
+            torch.autograd.backward(F.cross_entropy(self(states), target, reduction="sum") / len(words))
 
 
 class Adaptive(nn.AdaptiveLogSoftmaxWithLoss):
     def step(self, hidden: Tensor, words: Tensor) -> None:
-        self(hidden, words).loss.backward()
+        torch.autograd.backward(self(hidden, words).loss)
 
 
 class Light(LightSoftmax):
     def step(self, hidden: Tensor, words: Tensor) -> None:
-        self(hidden, words).backward()
+        torch.autograd.backward(self(hidden, words))
 
 
 def light(size: int, hidden: int, alone: int, head: int) -> Light:
@@ -77,7 +77,7 @@ def peak(layer: Any, hidden: Tensor, words: Tensor) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         layer.step(hidden, words)
     most = held = 0
-    for event in profiled.profiler.kineto_results.events():  # type: ignore[union-attr]
+    for event in profiled.profiler.kineto_results.events():
         if event.name() == "[memory]":
             held += event.nbytes()
             most = max(most, held)

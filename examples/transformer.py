@@ -119,7 +119,7 @@ class Adaptive(Ends):
             for (begin, end), dim in zip(pairwise(bounds), sizes, strict=True)
         )
         for band in self.bands:
-            nn.init.normal_(band[0].weight, std=SCALE)
+            nn.init.normal_(band.get_parameter("0.weight"), std=SCALE)
         self.width, self.bounds = width, bounds
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(width, size, self.cutoffs, divisor, head_bias=True)
         ranked = counts_of(corpus).sort(descending=True).values
@@ -141,7 +141,8 @@ class Adaptive(Ends):
 
     def losses(self, hidden: Tensor, words: Tensor) -> Tensor:
         ranks = self.get_buffer("ranks")[words.flatten()]
-        return -self.softmax(hidden.flatten(0, -2), ranks).output.view(words.shape)
+        found: Tensor = -self.softmax(hidden.flatten(0, -2), ranks).output.view(words.shape)
+        return found
 
 
 class Light(Ends):
@@ -228,7 +229,7 @@ def train(model: Transformer, ids: NDArray[np.int32], options: argparse.Namespac
             group["lr"] = options.rate * min(done / 0.01 + 0.01, 0.5 * (1 + math.cos(math.pi * done)))
         loss = model.losses(piece).mean()
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         words += piece[:, 1:].numel()

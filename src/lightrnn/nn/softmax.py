@@ -55,7 +55,8 @@ class Gate(nn.Module):
         """features (…, D) and vectors of rows (…, D), which may broadcast → (…, D)."""
         seen = self.of_row(F.rms_norm(rows, rows.shape[-1:]))
         a, z = (self.of_state(features) + seen).chunk(2, dim=-1)
-        return features + a.tanh() * z.sigmoid()
+        found: Tensor = features + a.tanh() * z.sigmoid()
+        return found
 
 
 class LightSoftmax(TableLayer):
@@ -116,7 +117,7 @@ class LightSoftmax(TableLayer):
         """Vectors, unless they are tied, and biases as they start, by what a table of this shape knows."""
         if vectors:
             nn.init.normal_(self.weight, std=scale)
-            for to_fill, known in zip(torch.split(self.weight, self.shape), table.vectors or (), strict=False):
+            for to_fill, known in zip(torch.split(self.weight, list(self.shape)), table.vectors or (), strict=False):
                 fill_vectors(to_fill, known, scale)
         if table.counts is None:
             return

@@ -22,7 +22,8 @@ def shares(codes: NDArray[np.int64], counts: NDArray[np.int64], n: int) -> NDArr
     """(n,): what each value of a component has of the text, in words; codes (V,), -1 for a word without one. A word
     that was never seen counts a half."""
     there = codes >= 0
-    return np.bincount(codes[there], weights=np.maximum(counts, 0.5)[there], minlength=n)
+    weights = np.maximum(counts, 0.5)[there]
+    return np.asarray(np.bincount(codes[there], weights=weights, minlength=n), np.float64)
 
 
 def fill_biases(to_fill: Tensor, found: NDArray[np.float64]) -> None:

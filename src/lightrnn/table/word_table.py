@@ -189,11 +189,12 @@ class WordTable:
         """
         from .bigrams import bigram_vectors
 
-        text = whole_numbers("ids", ids, size)
+        text = np.asarray(whole_numbers("ids", ids, size), np.int32)
         counts = np.bincount(text, minlength=size or 0)
         vectors = bigram_vectors(text, counts, words=words, seed=seed, progress=progress)
-        shape = {"components": components, "rows": rows, "alone": alone}
-        return cls.from_embeddings(vectors, counts, **shape, seed=seed, progress=progress)
+        return cls.from_embeddings(
+            vectors, counts, components=components, rows=rows, alone=alone, seed=seed, progress=progress
+        )
 
     @classmethod
     def from_embeddings(
