@@ -145,6 +145,24 @@ class NetworkLM(LM):
             return stream_log_probs(self.model, ids, words.bos_id, batch_size, progress=progress)
         return sentence_log_probs(self.model, ids, words.bos_id, words.eos_id, batch_size, progress=progress)
 
+    def token_features(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = silent,
+    ) -> NDArray[np.float32]:
+        """(N, F): what the network scores each token of a text by; see `features.py`."""
+        from .features import token_features
+
+        words = self.vocabulary
+        return token_features(self.model, ids, words, convention or words.rules.convention, batch_size, progress)
+
+    def state_features(self, state: NetworkState) -> NDArray[np.float32] | None:
+        """(F,): what the next word is scored by; None where nothing was read, and it has its `unigram` probability."""
+        return None if state.last_word is None else self._predictor.features(state.last_word, state.inner)
+
     @property
     def part_names(self) -> tuple[str, ...]:
         config = self.model.config

@@ -114,6 +114,11 @@ class RecurrentModel(nn.Module):
         """The same of codes as `spelling` has them: (B, K+S), the K before and the S to score → (B, S, parts)."""
         return self.log_probs(codes, state)
 
+    def features(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """What the last S of the codes (B, K+S) are scored by, (B, S, F), and the state; of one place in a text and
+        another, the more alike the likelier the same word comes."""
+        raise NotImplementedError
+
     def losses(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """What training minimises: codes (B, K+S) → nats of the last S, (B, S), with gradient, and the state."""
         log_probs, state = self.code_log_probs(codes, state)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..config import ModelConfig
 from .base import RecurrentModel, State, recurrence_of, to_arrays, to_tensors
+from .cells import Array
 from .likeliest import Likeliest, best_of, draw_from
 from .outputs import Output, RankedEmbedding, fill
 from .predictor import Arrays
@@ -37,9 +38,13 @@ class WordModel(RecurrentModel):
         if (reset_input := getattr(self.input, "reset", None)) is not None:
             reset_input()
 
+    def features(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """words (B, T+1) → the states that score words 1 … T, (B, T, H)."""
+        return self.recur(self.input(words[:, :-1]), state)
+
     def _hidden(self, words: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """words (B, T+1) → the states that score words 1 … T, (N, H)."""
-        outputs, state = self.recur(self.input(words[:, :-1]), state)
+        """The same, (N, H)."""
+        outputs, state = self.features(words, state)
         return outputs.flatten(0, 1), state
 
     def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
@@ -98,6 +103,12 @@ class WordPredictor:
         before = to_tensors(state, self._model)
         log_probs, after = self._model.log_probs(torch.tensor([[last_word, word]], device=before[0].device), before)
         return float(log_probs.double().sum()), to_arrays(after)
+
+    @torch.inference_mode()
+    def features(self, last_word: int, state: Arrays) -> Array:
+        before = to_tensors(state, self._model)
+        words = torch.tensor([[last_word, 0]], device=before[0].device)
+        return np.asarray(self._model.features(words, before)[0][0, 0].cpu().numpy(), np.float32)
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
         return self._model.distribution(last_word, to_tensors(state, self._model))

@@ -46,6 +46,10 @@ class Predictor(Protocol):
         """The natural-log probability of a word, and the state after it."""
         ...
 
+    def features(self, last_word: int, state: Arrays) -> Array:
+        """(F,): what the next word is scored by, as RecurrentModel.features has it."""
+        ...
+
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
         """(V,): the natural-log probability of every word; exp of it sums to 1."""
         ...
@@ -145,6 +149,12 @@ class CodePredictor:
             total += float(self._log_probs(s, outputs, place[None, :s])[0, place[s]])
         return total, state
 
+    def features(self, last_word: int, state: Arrays) -> Array:
+        """The state after the last word, projected where the model does so."""
+        outputs, _ = self._steps(self._codes(last_word)[-1:], state)
+        found: Array = self._features(outputs)[0]
+        return found
+
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
         """One batched step a component."""
         alone, prefixes = self._rows(last_word, state)
@@ -212,7 +222,7 @@ class CodePredictor:
 
     def _log_probs(self, component: int, hidden: Array, prefix: Numbers) -> Array:
         """Equation (2): hidden (P, H), prefix (P, component) → (P, n_component); see LightRNN.scores."""
-        features = hidden if self._projection is None else hidden @ self._projection
+        features = self._features(hidden)
         if component == 0 and self._head:
             of_head = _log_softmax(features @ self._head_vectors + self._head_biases)
             within = _log_softmax(features @ self._vectors[0][:, self._head :] + self._biases[0][self._head :])
@@ -224,6 +234,9 @@ class CodePredictor:
             missing = np.arange(self._table.shape[component]) > last[component]  # (n_s,)
             scores[on_edge[:, None] & missing] = -np.inf
         return _log_softmax(scores)
+
+    def _features(self, hidden: Array) -> Array:
+        return hidden if self._projection is None else hidden @ self._projection
 
     def _rows(self, last_word: int, state: Arrays) -> tuple[Array, "_Prefixes"]:
         """The log-probabilities of the words that stand alone, row by row, and of the rows that are shared."""
