@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from helpers import FLOAT32, lm_of
 from lightrnn.errors import LightRNNError
 from lightrnn.inference import cache
-from lightrnn.inference.cache import BLOCK, CacheLM, recall
+from lightrnn.inference.cache import BLOCK, FLATNESSES, CacheLM, recall
 from lightrnn.inference.mixture import Mix, tune
 from lightrnn.inference.network import NetworkLM
 
@@ -51,7 +51,7 @@ def test_the_sum_of_the_paper(seed: int, tokens: int, size: int, flatness: float
 @pytest.mark.parametrize("convention", ["stream", "sentence"])
 def test_a_text_as_a_whole_and_word_by_word(shape: dict[str, object], convention: str) -> None:
     lm = lm_of(**{"V": 23, **shape})  # type: ignore[arg-type]
-    recent = CacheLM(lm, 40, 0.3)
+    recent = CacheLM(lm, 40, 3)
     ids = text_of(90, len(lm.vocabulary))
     at_once = recent.token_log_probs(ids, convention)[:, 0]  # type: ignore[arg-type]
     state = recent.stream_state() if convention == "stream" else recent.begin_state()
@@ -78,7 +78,7 @@ def test_features_are_what_the_words_are_scored_by() -> None:
 
 
 def test_states_are_values_and_bounded() -> None:
-    recent = CacheLM(lm_of(), 2 * BLOCK, 0.3)
+    recent = CacheLM(lm_of(), 2 * BLOCK, 3)
     state = recent.begin_state()
     for word in text_of(3 * BLOCK + 90, 23).tolist():
         _, state = recent.advance(state, word)
@@ -94,7 +94,7 @@ def test_states_are_values_and_bounded() -> None:
 def test_nothing_ahead_is_seen(size: int) -> None:
     """The text's future replaced by another: the past's scores are the same numbers."""
     lm = lm_of()
-    mix = Mix([lm, CacheLM(lm, size, 0.5)], [0.8, 0.2])
+    mix = Mix([lm, CacheLM(lm, size)], [0.8, 0.2])
     one, other = text_of(700, 23, seed=1), text_of(700, 23, seed=2)
     for cut in (1, 256, 600):
         ids = np.concatenate([one[:cut], other[cut:]])
@@ -106,7 +106,7 @@ def test_nothing_ahead_is_seen_where_words_stand_alone() -> None:
     """Words of one code and of two: what else is in a batch changes the last bit of a product, and no more."""
     lm = lm_of(alone=5)
     one, other = text_of(700, 23, seed=1), text_of(700, 23, seed=2)
-    mix = Mix([lm, CacheLM(lm, 50, 0.5)], [0.8, 0.2])
+    mix = Mix([lm, CacheLM(lm, 50)], [0.8, 0.2])
     past = [mix.token_log_probs(text)[:400] for text in (one, np.concatenate([one[:400], other[400:]]))]
     np.testing.assert_allclose(*past, rtol=FLOAT32)
 
@@ -117,13 +117,13 @@ def test_tuning_finds_the_flatness_and_a_repeating_text_is_worth_a_cache() -> No
     ids = np.tile(phrase, 12)
     others = lm.token_log_probs(ids).sum(axis=1)[:, None].astype(np.float64)
     features = lm.token_features(ids)
-    recent = CacheLM(lm, 100, 1.0).tuned(features, ids, others)
+    recent = CacheLM(lm, 100).tuned(features, ids, others)
 
     def likelihood(flatness: float) -> float:
         columns = np.column_stack([others, CacheLM(lm, 100, flatness).recalled(features, ids, [flatness])])
         return float(np.log(np.exp(columns) @ tune(columns)).mean())
 
-    assert all(likelihood(recent.flatness) >= likelihood(recent.flatness * factor) for factor in (0.25, 0.5, 2))
+    assert all(likelihood(recent.flatness) >= likelihood(flatness) for flatness in FLATNESSES[::3])
     assert likelihood(recent.flatness) > others.mean() + log(5)  # after the first time, most of it is foreseen
 
 
@@ -135,7 +135,7 @@ def test_a_cache_that_makes_no_sense_is_refused() -> None:
 
 def test_without_any_context_words_have_their_share_of_the_text() -> None:
     lm = lm_of()
-    recent = CacheLM(lm, 10, 0.5)
+    recent = CacheLM(lm, 10)
     for state in (recent.empty_state(), recent.begin_state()):
         np.testing.assert_array_equal(recent.next_log_probs(state), lm.unigram)
         assert recent.advance(state, 4)[0] == lm.unigram[4]

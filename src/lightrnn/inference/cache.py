@@ -7,9 +7,10 @@ network stands at h_t, a word is as likely as the places at which it came before
 
     P(w | text before) ∝ Σ_i 1(w_i = w) exp(θ h_t · h_i)          i = t-SIZE … t-1
 
-θ is the *flatness*: the smaller it is, the more all places count alike. Where nothing was read yet, a word has its
-share of the training text. A cache is a language model, and worth something as a member of a mix with its network
-(`mixture.Mix`): words that are not in it have probability 0.
+The h have length 1 here, so that what counts is their angle and θ means the same for every network; as they are, which
+is the paper's way, they serve less well (docs/results.md). θ is the *flatness*: the smaller it is, the more all places
+count alike. Where nothing was read yet, a word has its share of the training text. A cache is a language model, and
+worth something as a member of a mix with its network (`mixture.Mix`): words that are not in it have probability 0.
 """
 
 from collections.abc import Sequence
@@ -30,8 +31,8 @@ from .network import NetworkLM, NetworkState
 
 LARGEST = 100_000  # words of a cache
 BLOCK = 256  # tokens of a text that look into the cache together; words of a state's cache that are kept together
-POWERS = range(-4, 6)  # of 2: flatnesses that are tried, in units of 1 / the mean of h·h
-FINER = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)  # times the best of them
+FLATNESSES = [2.0 ** (step / 2) for step in range(13)]  # what is tried, 1 to 64
+FLATNESS = 2.0**3.5  # what was best or near it wherever it was tried
 
 Array = NDArray[np.float32]
 
@@ -73,7 +74,7 @@ class CacheState:
 class CacheLM(LM):
     """A network's cache. States are bounded: SIZE words with their features, and a block more at most."""
 
-    def __init__(self, network: NetworkLM, size: int, flatness: float) -> None:
+    def __init__(self, network: NetworkLM, size: int, flatness: float = FLATNESS) -> None:
         super().__init__(network.vocabulary)
         if not 1 <= size <= LARGEST or not flatness > 0:
             raise LightRNNError(
@@ -92,7 +93,7 @@ class CacheLM(LM):
 
     def advance(self, state: CacheState, word: int) -> tuple[float, CacheState]:
         _, inner = self.network.advance(state.inner, word)
-        features = self.network.state_features(state.inner)
+        features = self._direction(state)
         if features is None:
             return float(self.unigram[word]), CacheState(inner, state.memory)
         after = CacheState(inner, state.memory.with_word(features, word))
@@ -103,12 +104,16 @@ class CacheLM(LM):
             return float(np.log(weights[words == word].sum(dtype=np.float64))), after
 
     def next_log_probs(self, state: CacheState) -> NDArray[np.float64]:
-        features = self.network.state_features(state.inner)
+        features = self._direction(state)
         if features is None or not state.memory.words:
             return self.unigram
         words, weights = state.memory.weights(features, self.flatness)
         with np.errstate(divide="ignore"):
             return np.log(np.bincount(words, weights, minlength=len(self.vocabulary)))
+
+    def _direction(self, state: CacheState) -> Array | None:
+        features = self.network.state_features(state.inner)
+        return None if features is None else directions(features)
 
     def token_log_probs(
         self,
@@ -136,7 +141,7 @@ class CacheLM(LM):
             bounds = sentence_bounds(ids, self.vocabulary.eos_id)
             begins = np.repeat(bounds[:, 0], bounds[:, 1] - bounds[:, 0])
         first = np.maximum(begins, np.arange(len(ids)) - self.size)  # what each token sees of the text before it
-        log_probs = recall(features, np.asarray(ids), first, flatnesses, progress)
+        log_probs = recall(directions(features), np.asarray(ids), first, flatnesses, progress)
         return np.where((begins == np.arange(len(ids)))[:, None], self.unigram[ids][:, None], log_probs)
 
     @property
@@ -155,15 +160,16 @@ class CacheLM(LM):
 
         features (N, F) of the text; others (N, M): its natural-log probabilities by the other models.
         """
-        unit = 1 / max(float(np.square(features).sum(axis=1).mean()), 1e-12)
+        recalled = self.recalled(features, ids, FLATNESSES, convention, progress)
+        together = [np.column_stack([others, column]) for column in recalled.T]
+        perplexities = [perplexity_of(mixed(columns, tune(columns))) for columns in together]
+        return CacheLM(self.network, self.size, FLATNESSES[int(np.argmin(perplexities))])
 
-        def best(flatnesses: Sequence[float]) -> float:
-            recalled = self.recalled(features, ids, flatnesses, convention, progress)
-            together = [np.column_stack([others, column]) for column in recalled.T]
-            return flatnesses[int(np.argmin([perplexity_of(mixed(columns, tune(columns))) for columns in together]))]
 
-        coarse = best([unit * 2.0**power for power in POWERS])
-        return CacheLM(self.network, self.size, best([coarse * factor for factor in FINER]))
+def directions(features: Array) -> Array:
+    """(…, F) at length 1."""
+    lengths = np.linalg.norm(features, axis=-1, keepdims=True)
+    return np.asarray(features / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)
 
 
 def recall(
