@@ -12,6 +12,7 @@ import numpy as np
 
 from lightrnn import Corpus, load_model
 from lightrnn.inference.passes import stream_log_probs
+from lightrnn.models.base import TorchReader
 from lightrnn.runtime import use_threads
 
 TRACKS = (1, 3, 16, 64, 500)
@@ -31,7 +32,7 @@ def main() -> None:
     single = 0.0
     for tracks in TRACKS:
         begin = time.perf_counter()
-        nats = -float(stream_log_probs(model, ids, vocabulary.bos_id, tracks).sum(dtype=np.float64))
+        nats = -float(stream_log_probs(TorchReader(model), ids, vocabulary.bos_id, tracks).sum(dtype=np.float64))
         seconds = time.perf_counter() - begin
         single = single or nats
         print(f"| {tracks} | {nats:.4f} | {nats / single - 1:+.1e} | {len(ids) / seconds:,.0f} |", flush=True)

@@ -11,10 +11,12 @@ import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .border import check, parse_json, record, text, whole
 from .errors import LightRNNError
 
 MAGIC = b"\x89LRNN\r\n\x1a"
@@ -22,6 +24,7 @@ VERSION = 1
 STORED, DEFLATED = 0, 1
 MOST_PARTS = 64
 LARGEST = 1 << 36  # bytes of a part
+ABOUT = record({"kind": text(), "vocabulary_size": whole(2, 2**31), "rules": record({})})
 
 _HEAD = struct.Struct("<8sII")  # magic, version, number of parts
 _ENTRY = struct.Struct("<8sBQQI")  # name, encoding, stored length, raw length, CRC-32 of what is stored
@@ -83,6 +86,22 @@ def read_parts(data: bytes, origin: str) -> dict[str, bytes]:
     if begin != len(data):
         raise damaged(origin, "something follows its last part")
     return parts
+
+
+def read_about(parts: Mapping[str, bytes], origin: str) -> dict[str, Any]:
+    """What the part "about" says of the file, whatever kind of model is in it."""
+    if "about" not in parts:
+        raise damaged(origin, "it does not say what it is")
+    about: dict[str, Any] = check(parse_json(parts["about"], origin, REMEDY), ABOUT, origin, REMEDY)
+    return about
+
+
+def part_sizes(data: bytes) -> dict[str, int]:
+    """The stored bytes of each part of a file that is sound, what describes them being "header"."""
+    count = _HEAD.unpack_from(data)[2]
+    head = _HEAD.size + _ENTRY.size * count
+    entries = _ENTRY.iter_unpack(data[_HEAD.size : head])
+    return {"header": head + _CHECK.size} | {entry[0].rstrip(b"\0").decode(): entry[2] for entry in entries}
 
 
 def damaged(origin: str, reason: str) -> LightRNNError:

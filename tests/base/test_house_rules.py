@@ -13,8 +13,8 @@ SOURCE = Path(lightrnn.__file__).parent
 
 
 # Folders are rooms; data flows one way, and a module may import from its own room and those to the left only.
-ROOMS = ("base", "text", "table", "models", "ngram", "inference", "training", "compare", "cli")
-WITHOUT_TORCH = ("base", "text", "table", "ngram")  # inside a function `import torch` is allowed
+ROOMS = ("base", "text", "table", "models", "ngram", "packed", "inference", "training", "compare", "cli")
+WITHOUT_TORCH = ("base", "text", "table", "ngram", "packed")  # inside a function `import torch` is allowed
 Sources = dict[str, str]  # dotted module name below lightrnn → its text
 
 

@@ -9,6 +9,7 @@ import torch
 from helpers import FLOAT32, lm_of
 from lightrnn.config import ModelConfig
 from lightrnn.inference.passes import evaluate, sentence_log_probs, stream_log_probs
+from lightrnn.models.base import TorchReader
 from lightrnn.models.lightrnn import LightRNN, State
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
@@ -54,10 +55,10 @@ def test_stream_is_one_carried_pass_over_every_token(tiny: Corpus) -> None:
 def test_stream_does_not_depend_on_tracks_and_windows(tiny: Corpus, cell: str, components: int, forget: float) -> None:
     model = model_for(tiny, cell, components, scale=0.5, forget=forget if cell == "lstm" else 0.0)
     ids = tiny.split("train")[:3001]
-    single = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size=1, window=10**6)
+    single = stream_log_probs(TorchReader(model), ids, tiny.vocabulary.bos_id, batch_size=1, window=10**6)
     assert len(single) == 3001
     for batch_size, window in ((1, 7), (2, 64), (5, 1000), (11, 13), (64, 64), (4000, 1)):
-        tracked = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size, window)
+        tracked = stream_log_probs(TorchReader(model), ids, tiny.vocabulary.bos_id, batch_size, window)
         assert tracked.shape == single.shape
         # errors of tokens are of either sign
         assert tracked.sum(dtype=np.float64) == pytest.approx(single.sum(dtype=np.float64), rel=1e-6)
@@ -69,7 +70,7 @@ def test_a_lasting_memory_makes_tracks_wrong_for_long(tiny: Corpus) -> None:
     """Without correction the tracks would be wrong: the test above must be able to fail."""
     model = model_for(tiny, scale=0.5, forget=7.0)
     ids = tiny.split("train")[:3001]
-    true = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size=1)
+    true = stream_log_probs(TorchReader(model), ids, tiny.vocabulary.bos_id, batch_size=1)
     middle = 1500
     words = torch.from_numpy(ids[middle - 1 : middle + 200].astype(np.int64))[None]
     with torch.inference_mode():
@@ -84,7 +85,7 @@ def test_units_that_count_do_not_make_tracks_run_to_their_end(tiny: Corpus) -> N
         for gate, bias in ((0, 9.0), (1, 20.0), (2, 3.0)):  # input, forget, candidate
             model.recurrence.bias_ih_l0[6 * gate : 6 * gate + 3] = bias
     ids = tiny.split("train")[:3001]
-    single = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size=1)
+    single = stream_log_probs(TorchReader(model), ids, tiny.vocabulary.bos_id, batch_size=1)
     counted = model.log_probs(torch.from_numpy(ids.astype(np.int64))[None])[1][1]
     assert counted.max() > 1000  # it has counted the words
     read = 0
@@ -96,7 +97,7 @@ def test_units_that_count_do_not_make_tracks_run_to_their_end(tiny: Corpus) -> N
         return log_probs(words, state)
 
     model.log_probs = counting  # type: ignore[method-assign]
-    tracked = stream_log_probs(model, ids, tiny.vocabulary.bos_id, batch_size=8)
+    tracked = stream_log_probs(TorchReader(model), ids, tiny.vocabulary.bos_id, batch_size=8)
     assert read < 3001 + 7 * 200  # each of the others goes on into the next for some windows at most
     np.testing.assert_allclose(tracked, single, atol=1e-4)  # what a state difference below the tolerance can do
 
@@ -133,7 +134,7 @@ def test_sentences_start_afresh(tiny: Corpus, batch_size: int, window: int) -> N
     ends += [len(ids)] if ends[-1] != len(ids) else []
     oracle = oracle_of(model)
     expected = [oracle.score([vocabulary.bos_id, *ids[begin:end].tolist()])[0] for begin, end in pairwise(ends)]
-    got = sentence_log_probs(model, ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window)
+    got = sentence_log_probs(TorchReader(model), ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window)
     np.testing.assert_allclose(got, np.concatenate(expected), atol=FLOAT32)
     result = evaluate(model, ids, vocabulary, "sentence", batch_size=batch_size, window=window)
     assert result.tokens == len(ids)
@@ -147,6 +148,6 @@ def test_sentences_of_any_length_in_any_batch() -> None:
     pieces = [np.append(rng.integers(1, 23, size=n), lm.vocabulary.eos_id).astype(np.int32) for n in lengths]
     ids = np.concatenate(pieces)
     args = (lm.vocabulary.bos_id, lm.vocabulary.eos_id)
-    together = sentence_log_probs(lm.model, ids, *args, batch_size=5)
-    alone = [sentence_log_probs(lm.model, piece, *args, window=1000) for piece in pieces]
+    together = sentence_log_probs(TorchReader(lm.model), ids, *args, batch_size=5)
+    alone = [sentence_log_probs(TorchReader(lm.model), piece, *args, window=1000) for piece in pieces]
     np.testing.assert_allclose(together, np.concatenate(alone), atol=FLOAT32)

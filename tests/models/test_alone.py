@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from helpers import CELLS, FLOAT32, random_lightrnn
 from lightrnn.inference.passes import sentence_log_probs, stream_log_probs
-from lightrnn.models.base import State, to_arrays
+from lightrnn.models.base import State, TorchReader, to_arrays
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable, table_shape
 from oracle import oracle_of
@@ -145,15 +145,16 @@ def test_passes_over_a_text_are_the_oracles(
     oracle = oracle_of(model)
     ids = np.random.default_rng(5).integers(1, V, size=1100).astype(np.int32)
     ids[::13] = 0
-    stream = stream_log_probs(model, ids, 0, batch_size, window)
-    expected, _ = oracle.score(np.concatenate([[0], ids[:300]]), oracle.start())
-    np.testing.assert_allclose(stream[:300], expected, atol=5 * FLOAT32)
-    sentences = sentence_log_probs(model, ids, 1, 0, batch_size, window)
-    begin = 0
-    for end in [*(np.flatnonzero(ids == 0) + 1)[:12]]:
-        expected, _ = oracle.score(np.concatenate([[1], ids[begin:end]]))
-        np.testing.assert_allclose(sentences[begin:end], expected, atol=5 * FLOAT32)
-        begin = end
+    for reader in (TorchReader(model), model.predictor().reader):
+        stream = stream_log_probs(reader, ids, 0, batch_size, window)
+        expected, _ = oracle.score(np.concatenate([[0], ids[:300]]), oracle.start())
+        np.testing.assert_allclose(stream[:300], expected, atol=5 * FLOAT32)
+        sentences = sentence_log_probs(reader, ids, 1, 0, batch_size, window)
+        begin = 0
+        for end in [*(np.flatnonzero(ids == 0) + 1)[:12]]:
+            expected, _ = oracle.score(np.concatenate([[1], ids[begin:end]]))
+            np.testing.assert_allclose(sentences[begin:end], expected, atol=5 * FLOAT32)
+            begin = end
 
 
 def test_gradients_reach_tied_vectors_from_both_sides() -> None:

@@ -14,7 +14,7 @@ from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.passes import evaluate, stream_log_probs
 from lightrnn.models import characters
-from lightrnn.models.base import to_arrays
+from lightrnn.models.base import TorchReader, to_arrays
 from lightrnn.models.checkpoint import load_model, load_training, save_training
 from lightrnn.models.kind import Size, build, kind_of
 from lightrnn.models.outputs import (
@@ -455,7 +455,7 @@ def test_it_learns_saves_and_loads(tiny: Corpus, tmp_path: Path, kind: str, fiel
     def note(run, event) -> None:
         nonlocal best
         if getattr(event, "improved", False):
-            best = stream_log_probs(run.trainer.model, tiny.split("test"), tiny.vocabulary.bos_id)
+            best = stream_log_probs(TorchReader(run.trainer.model), tiny.split("test"), tiny.vocabulary.bos_id)
 
     outcome = bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU, report=note)
     # each word depends on the one before: there is much to learn
@@ -464,7 +464,7 @@ def test_it_learns_saves_and_loads(tiny: Corpus, tmp_path: Path, kind: str, fiel
     assert json.loads((tmp_path / "m" / "config.json").read_text())["kind"] == kind
     model, vocabulary = load_model(tmp_path / "m")
     assert not model.training
-    again = stream_log_probs(model, tiny.split("test"), vocabulary.bos_id)
+    again = stream_log_probs(TorchReader(model), tiny.split("test"), vocabulary.bos_id)
     assert again.tobytes() == best.tobytes()
     assert evaluate(model, tiny.split("valid"), vocabulary).perplexity == pytest.approx(outcome.best_perplexity)
 

@@ -6,7 +6,7 @@ import torch
 
 from helpers import CELLS, FLOAT32, random_lightrnn
 from lightrnn.models.base import to_arrays
-from lightrnn.models.predictor import Steps
+from lightrnn.models.code_network import Steps
 from oracle import oracle_of
 
 SHAPES = [  # V, K, rows

@@ -1,4 +1,4 @@
-"""From a path to a model that can be asked: a folder of `lightrnn train`, an n-gram file, a mix of models.
+"""From a path to a model that can be asked: a folder of `lightrnn train`, a packed file, an n-gram file, a mix.
 
 A mix is a folder with a config.json that names its models, by paths relative to the folder, and their weights.
 """
@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..border import check, file_name, list_of, number, record, whole
+from ..container import is_packed, read_about, read_parts
 from ..errors import LightRNNError
 from ..files import read_blocks, read_json, write_json
 from ..models.folder import CONFIG
 from ..ngram.arpa import read_arpa
 from ..ngram.kenlm import is_binary, load_binary
 from ..outputs import replace_output, settle
+from ..packed.model import unpack
 from ..runtime import choose_device
 from ..text.vocabulary import Vocabulary
 from .lm import LM, NGramLM
@@ -33,8 +35,8 @@ MEMBERS = record(
 def load(path: str | Path, *, device: str = "cpu", vocabulary: Vocabulary | None = None) -> LM:
     """The model at a path, whatever its kind, ready to score; device: auto, cpu or cuda, where texts are scored.
 
-    A file is an ARPA file, or a binary for the `kenlm` package. A binary that was built without its words needs a
-    vocabulary, which `lightrnn mix` takes from the first model.
+    A file is one of `lightrnn pack`, an ARPA file, or a binary for the `kenlm` package. A binary that was built without
+    its words needs a vocabulary, which `lightrnn mix` takes from the first model.
     """
     if device not in ("auto", "cpu"):
         choose_device(device)  # fails now rather than later
@@ -45,22 +47,31 @@ def _load(path: Path, device: str, vocabulary: Vocabulary | None, outer: tuple[P
     """outer: the mixes that it is in."""
     settle(path)
     if not path.exists():
-        raise LightRNNError(f"{path} does not exist; give a folder of lightrnn train or mix, or an n-gram file")
+        raise LightRNNError(
+            f"{path} does not exist; give a folder of lightrnn train or mix, or a packed or n-gram file"
+        )
     if path.is_file():
-        return _load_file(path, vocabulary)
+        return _load_file(path, device, vocabulary)
     if is_mix(path):
         return _load_mix(path, device, outer)
     return NetworkLM.load(path, device)
 
 
-def _load_file(path: Path, vocabulary: Vocabulary | None) -> LM:
+def _load_file(path: Path, device: str, vocabulary: Vocabulary | None) -> LM:
+    if is_packed(path):
+        return _load_packed(path, device)
     if is_binary(path):
         return NGramLM(load_binary(path, vocabulary))
     if ".arpa" not in path.suffixes and not next(read_blocks(path), b"").lstrip().startswith(b"\\data\\"):
         raise LightRNNError(
-            f"{path} is not a model: neither an ARPA file nor a KenLM binary; give one, or a folder of lightrnn train"
+            f"{path} is not a model: no packed file, ARPA file or KenLM binary; give one, or a folder of lightrnn train"
         )
     return NGramLM(read_arpa(path))
+
+
+def _load_packed(path: Path, device: str) -> LM:
+    parts = read_parts(path.read_bytes(), str(path))
+    return NetworkLM.of_packed(unpack(parts, read_about(parts, str(path)), str(path)), device)
 
 
 def load_all(paths: Sequence[str | Path], *, device: str = "cpu") -> list[LM]:

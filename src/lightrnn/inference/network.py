@@ -3,7 +3,7 @@
 Shapes: V vocabulary, N tokens of a text, K parts of a log-probability.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..config import ModelConfig
 from ..errors import LightRNNError
 from ..models.folder import load_weights, not_described
 from ..models.kind import kind_of
 from ..models.likeliest import Likeliest, best_of, draw_from
-from ..models.predictor import Arrays, Predictor
+from ..models.predictor import Predictor
+from ..models.reader import Arrays, Reader
+from ..packed.model import Network
 from ..runtime import BATCH_SIZE, Progress, silent
+from ..table.word_table import WordTable
 from ..text.rules import Convention
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
+from .features import token_features
 from .lm import LM
+from .passes import continue_track, token_log_probs
 
 if TYPE_CHECKING:
     from ..models.base import RecurrentModel
@@ -38,20 +44,38 @@ class NetworkState:
 class NetworkLM(LM):
     """A LightRNN or one of its opponents.
 
-    Questions about single states go to a predictor, which for a LightRNN is NumPy alone; texts are scored by the
-    PyTorch model, which is made when it is first needed.
+    Questions about single states go to a predictor, which for a LightRNN is NumPy alone; texts to a reader, which is
+    the PyTorch model's for a folder and NumPy's for a packed file. Each is made when it is first needed.
     """
 
     def __init__(self, model: "RecurrentModel", vocabulary: Vocabulary) -> None:
-        super().__init__(vocabulary)
-        self._make_model: Callable[[], RecurrentModel] = lambda: model
-        self._make_predictor = model.predictor
+        self._set_up(model.config, vocabulary, lambda: model, model.predictor)
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> "NetworkLM":
         """The model of a folder; without PyTorch, until a text is to be scored, where its kind can do so."""
         config, vocabulary, weights, table = load_weights(folder)
+        try:
+            return cls._of_weights(config, vocabulary, weights, table, device)
+        except LightRNNError as error:
+            raise not_described(folder, error) from None
 
+    @classmethod
+    def of_packed(cls, network: Network, device: str = "cpu") -> "NetworkLM":
+        """A model that was packed; without PyTorch, unless texts are to be scored on another device than the CPU."""
+        lm = cls._of_weights(network.config, network.vocabulary, network.weights, network.table, device)
+        lm._reads_by_torch = device not in ("auto", "cpu")
+        return lm
+
+    @classmethod
+    def _of_weights(
+        cls,
+        config: ModelConfig,
+        vocabulary: Vocabulary,
+        weights: Mapping[str, NDArray[Any]],
+        table: WordTable | None,
+        device: str,
+    ) -> "NetworkLM":
         def model() -> "RecurrentModel":
             from ..models.checkpoint import model_of
             from ..runtime import choose_device
@@ -59,16 +83,24 @@ class NetworkLM(LM):
             return model_of(config, vocabulary, weights, table).to(choose_device(device)).eval()
 
         make = kind_of(config).predictor
-        try:
-            if make is None or table is None:
-                return cls(model(), vocabulary)
-            predictor = make(config, weights, table)
-        except LightRNNError as error:
-            raise not_described(folder, error) from None
+        if make is None or table is None:
+            return cls(model(), vocabulary)
+        predictor = make(config, weights, table)
         lm = cls.__new__(cls)
-        LM.__init__(lm, vocabulary)
-        lm._make_model, lm._make_predictor = model, lambda: predictor
+        lm._set_up(config, vocabulary, model, lambda: predictor)
         return lm
+
+    def _set_up(
+        self,
+        config: ModelConfig,
+        vocabulary: Vocabulary,
+        make_model: Callable[[], "RecurrentModel"],
+        make_predictor: Callable[[], Predictor],
+    ) -> None:
+        LM.__init__(self, vocabulary)
+        self.config = config
+        self._make_model, self._make_predictor = make_model, make_predictor
+        self._reads_by_torch = True
 
     @cached_property
     def model(self) -> "RecurrentModel":
@@ -77,6 +109,14 @@ class NetworkLM(LM):
     @cached_property
     def _predictor(self) -> Predictor:
         return self._make_predictor()
+
+    @cached_property
+    def _reader(self) -> Reader:
+        if not self._reads_by_torch:
+            return self._predictor.reader
+        from ..models.base import TorchReader
+
+        return TorchReader(self.model)
 
     @cached_property
     def _begin(self) -> NetworkState:
@@ -102,8 +142,6 @@ class NetworkLM(LM):
         return log_prob, NetworkState(word, inner)
 
     def advance_all(self, state: NetworkState, ids: Ids) -> tuple[NDArray[np.float64], NetworkState]:
-        from .passes import continue_track
-
         scored = []
         if state.last_word is None and len(ids):
             log_prob, state = self.advance(state, int(ids[0]))
@@ -112,7 +150,7 @@ class NetworkLM(LM):
         if len(ids) == 0:
             return np.concatenate([np.zeros(0), *scored]), state
         assert state.last_word is not None
-        log_probs, inner = continue_track(self.model, state.last_word, state.inner, ids)
+        log_probs, inner = continue_track(self._reader, state.last_word, state.inner, ids)
         return np.concatenate([*scored, log_probs]), NetworkState(int(ids[-1]), inner)
 
     def next_log_probs(self, state: NetworkState) -> NDArray[np.float64]:
@@ -138,12 +176,8 @@ class NetworkLM(LM):
         batch_size: int = BATCH_SIZE,
         progress: Progress = silent,
     ) -> NDArray[Any]:
-        from .passes import sentence_log_probs, stream_log_probs
-
-        words = self.vocabulary
-        if (convention or words.rules.convention) == "stream":
-            return stream_log_probs(self.model, ids, words.bos_id, batch_size, progress=progress)
-        return sentence_log_probs(self.model, ids, words.bos_id, words.eos_id, batch_size, progress=progress)
+        name = convention or self.vocabulary.rules.convention
+        return token_log_probs(self._reader, ids, self.vocabulary, name, batch_size, progress=progress)
 
     def token_features(
         self,
@@ -154,10 +188,8 @@ class NetworkLM(LM):
         progress: Progress = silent,
     ) -> NDArray[np.float32]:
         """(N, F): what the network scores each token of a text by; see `features.py`."""
-        from .features import token_features
-
-        words = self.vocabulary
-        return token_features(self.model, ids, words, convention or words.rules.convention, batch_size, progress)
+        name = convention or self.vocabulary.rules.convention
+        return token_features(self._reader, ids, self.vocabulary, name, batch_size, progress)
 
     def state_features(self, state: NetworkState) -> NDArray[np.float32] | None:
         """(F,): what the next word is scored by; None where nothing was read, and it has its `unigram` probability."""
@@ -165,8 +197,7 @@ class NetworkLM(LM):
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        config = self.model.config
-        return kind_of(config).parts(config)
+        return kind_of(self.config).parts(self.config)
 
     @cached_property
     def unigram(self) -> NDArray[np.float64]:
@@ -176,4 +207,4 @@ class NetworkLM(LM):
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
-        return np.asarray(self.model.word_vectors().cpu().numpy(), np.float32)
+        return self._reader.word_vectors()

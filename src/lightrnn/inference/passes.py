@@ -12,19 +12,21 @@ states that make no difference now will make none later (`_state_gaps`). *Senten
 bos.
 """
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from typing import TYPE_CHECKING
 
-from ..models.base import LanguageModel, RecurrentModel, State, select_state, to_arrays, to_tensors
-from ..models.predictor import Arrays
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.reader import Arrays, Reader, select_state
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
-from ..text.spelling import Codes, Ids, Spelling
+from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from ..text.windows import padded, sentence_bounds
 from .evaluation import Evaluation, measure
+
+if TYPE_CHECKING:
+    from ..models.base import LanguageModel
 
 WINDOW = 64  # words scored in one call of the model, or as many codes as they have on average
 SHORTEST = 256  # words of a track at least
@@ -33,7 +35,7 @@ TOLERANCE = 3e-6  # largest difference that states may make and count as equal; 
 
 
 def evaluate(
-    model: LanguageModel,
+    model: "LanguageModel",
     ids: Ids,
     vocabulary: Vocabulary,
     convention: Convention | None = None,
@@ -44,43 +46,34 @@ def evaluate(
 ) -> Evaluation:
     """Score a token stream; the convention is the vocabulary's own unless another is named.
 
-    For a network, its own or yours, in the course of training; what `load` gives has `LM.evaluate`, n-gram models and
-    mixes too.
+    For a PyTorch network, its own or yours, in the course of training; what `load` gives has `LM.evaluate`, n-gram
+    models and mixes too.
     """
-    name = convention or vocabulary.rules.convention
-    if name == "stream":
-        return measure(
-            lambda: stream_log_probs(model, ids, vocabulary.bos_id, batch_size, window, progress), ids, vocabulary, name
-        )
+    from ..models.base import TorchReader
+
+    name, reader = convention or vocabulary.rules.convention, TorchReader(model)
     return measure(
-        lambda: sentence_log_probs(model, ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window, progress),
-        ids,
-        vocabulary,
-        name,
+        lambda: token_log_probs(reader, ids, vocabulary, name, batch_size, window, progress), ids, vocabulary, name
     )
 
 
-def _device(model: LanguageModel) -> torch.device:
-    parameters = getattr(model, "parameters", None)
-    return next(parameters()).device if parameters else torch.device("cpu")
+def token_log_probs(
+    reader: Reader,
+    ids: Ids,
+    vocabulary: Vocabulary,
+    convention: Convention,
+    batch_size: int = BATCH_SIZE,
+    window: int = WINDOW,
+    progress: Progress = silent,
+) -> NDArray[np.float32]:
+    """(N, P) log-probabilities of all tokens."""
+    if convention == "stream":
+        return stream_log_probs(reader, ids, vocabulary.bos_id, batch_size, window, progress)
+    return sentence_log_probs(reader, ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window, progress)
 
 
-def _spelling(model: LanguageModel) -> Spelling:
-    """What a model reads; one that does not say so reads words."""
-    found: Spelling = getattr(model, "spelling", None) or Spelling()
-    return found
-
-
-def _score(model: LanguageModel, codes: Codes, state: State | None) -> tuple[NDArray[np.float32], State]:
-    """Codes (B, K+S) as the model spells them → (B, S, P), and the state."""
-    log_probs = getattr(model, "code_log_probs", model.log_probs)
-    found, state = log_probs(torch.from_numpy(codes).to(_device(model)), state)
-    return found.float().cpu().numpy(), state
-
-
-@torch.inference_mode()
 def stream_log_probs(
-    model: LanguageModel,
+    reader: Reader,
     ids: Ids,
     first: int,
     batch_size: int = BATCH_SIZE,
@@ -88,23 +81,23 @@ def stream_log_probs(
     progress: Progress = silent,
 ) -> NDArray[np.float32]:
     """(N, P) log-probabilities of all tokens in one carried-state pass; `first` is the first word's context."""
-    spelling = _spelling(model)
+    spelling = reader.spelling
     stream, front = spelling.stream(ids), spelling.context(first)
     done = 0
 
-    def score(begins: NDArray[np.int64], length: int, state: State) -> tuple[NDArray[np.float32], State]:
+    def score(begins: NDArray[np.int64], length: int, state: Arrays) -> tuple[NDArray[np.float32], Arrays]:
         """The `length` codes from each of `begins` on, side by side."""
         nonlocal done
         codes = np.stack([stream.piece(front, int(begin), int(begin) + length) for begin in begins])
         done += len(begins) * length
         progress("scoring", min(done * len(ids) // len(stream), len(ids)), len(ids))
-        return _score(model, codes, state)
+        return reader.code_log_probs(codes, state)
 
     tracks = max(1, min(batch_size, len(ids) // SHORTEST))
     length, window = stream.share(len(ids) // tracks), stream.share(window)
     begins = np.arange(tracks) * length
     windows = [(offset, min(window, length - offset)) for offset in range(0, length, window)]
-    state = model.initial_state(tracks)
+    state = reader.initial_state(tracks)
     pieces, marks = [], []  # the log-probabilities and, of the first windows, the states after them
     for index, (offset, size) in enumerate(windows):
         piece, state = score(begins + offset, size, state)
@@ -133,29 +126,29 @@ def stream_log_probs(
     return spelling.by_word(np.concatenate(scored), ids)
 
 
-def _replace(state: State, tracks: NDArray[np.int64], new: State) -> None:
+def _replace(state: Arrays, tracks: NDArray[np.int64], new: Arrays) -> None:
     """Put the states of some tracks in place of what they were."""
-    for tensor, values in zip(state, new, strict=True):
-        tensor[:, tracks] = values
+    for array, values in zip(state, new, strict=True):
+        array[:, tracks] = values
 
 
-def _state_gaps(one: State, other: State) -> NDArray[np.float64]:
+def _state_gaps(one: Arrays, other: Arrays) -> NDArray[np.float64]:
     """(B,): the largest difference that two batches of states make, track by track.
 
     An LSTM shows its c through tanh. Units that count up to hundreds never agree as numbers and need not: what a gate
     that closes later could bring back into sight was 2e-8 of the nats where it was measured (docs/results.md).
     """
 
-    def seen(tensor: Tensor) -> Tensor:
-        return tensor.float().tanh() if tensor.is_floating_point() else tensor.float()
+    def seen(array: NDArray[np.generic]) -> NDArray[np.float32]:
+        values = array.astype(np.float32)
+        return np.tanh(values) if array.dtype.kind == "f" else values
 
-    gaps = [(seen(a) - seen(b)).abs().amax(dim=(0, 2)).cpu().numpy() for a, b in zip(one, other, strict=True)]
+    gaps = [np.abs(seen(a) - seen(b)).max(axis=(0, 2)) for a, b in zip(one, other, strict=True)]
     return np.asarray(np.stack(gaps).max(axis=0), np.float64)
 
 
-@torch.inference_mode()
 def sentence_log_probs(
-    model: LanguageModel,
+    reader: Reader,
     ids: Ids,
     bos: int,
     eos: int,
@@ -164,7 +157,7 @@ def sentence_log_probs(
     progress: Progress = silent,
 ) -> NDArray[np.float32]:
     """(N, P) log-probabilities of all tokens, each sentence from a fresh state after bos."""
-    spelling = _spelling(model)
+    spelling = reader.spelling
     window = spelling.stream(ids).share(window)
     bounds, ends = sentence_bounds(ids, eos), spelling.ends(ids)
     bounds = bounds[np.argsort(ends[bounds[:, 1]] - ends[bounds[:, 0]], kind="stable")]
@@ -174,13 +167,13 @@ def sentence_log_probs(
         batch = bounds[index : index + batch_size]
         codes, mask = padded(ids, spelling, batch, bos)
         lengths = mask.sum(axis=1)
-        state: State | None = None
+        state: Arrays | None = None
         alive = 0  # sentences before this one have ended
         for begin in range(0, mask.shape[1], window):
             ended = int(np.searchsorted(lengths, begin, side="right"))
             if ended > alive and state is not None:
                 state, alive = select_state(state, slice(ended - alive, None)), ended
-            values, state = _score(model, codes[alive:, begin : begin + spelling.most + window], state)
+            values, state = reader.code_log_probs(codes[alive:, begin : begin + spelling.most + window], state)
             if scored is None:
                 scored = np.empty((ends[-1], values.shape[-1]), np.float32)
             for start, end, row in zip(ends[batch[alive:, 0]], ends[batch[alive:, 1]], values, strict=True):
@@ -191,15 +184,14 @@ def sentence_log_probs(
     return spelling.by_word(scored, ids)
 
 
-@torch.inference_mode()
 def continue_track(
-    model: RecurrentModel, last_word: int, state: Arrays, ids: Ids, window: int = WINDOW
+    reader: Reader, last_word: int, state: Arrays, ids: Ids, window: int = WINDOW
 ) -> tuple[NDArray[np.float64], Arrays]:
-    """(N,): the log-probabilities of words in a row after a predictor's state, and the state after them."""
-    scored, inner = [], to_tensors(state, model)
-    words = np.concatenate([[last_word], ids]).astype(np.int64)
-    for begin in range(0, len(ids), window):
-        piece = torch.from_numpy(words[None, begin : begin + window + 1]).to(inner[0].device)
-        log_probs, inner = model.log_probs(piece, inner)
-        scored.append(log_probs[0].double().sum(dim=-1).cpu().numpy())
-    return np.concatenate(scored), to_arrays(inner)
+    """(N,): the log-probabilities of words in a row after a state, and the state after them."""
+    spelling, scored = reader.spelling, []
+    window = spelling.stream(ids).share(window)
+    codes = np.concatenate([spelling.context(last_word), spelling.spell(ids)])
+    for begin in range(0, len(codes) - spelling.most, window):
+        piece, state = reader.code_log_probs(codes[None, begin : begin + spelling.most + window], state)
+        scored.append(piece[0])
+    return spelling.by_word(np.concatenate(scored), ids).sum(axis=1, dtype=np.float64), state

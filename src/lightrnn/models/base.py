@@ -3,6 +3,7 @@
 Shapes: B batch, T words, S steps, V vocabulary, D embedding, H hidden, L layers, K parts of a log-probability.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -15,11 +16,13 @@ from torch import Tensor, nn
 from ..config import ModelConfig
 from ..registry import CELLS
 from ..table.word_table import WordTable
-from ..text.spelling import Spelling
-from .cells import Cell
-from .predictor import Arrays, Predictor
+from ..text.spelling import Codes, Spelling
+from .cells import Array, Cell
+from .predictor import Predictor
+from .reader import Arrays
 
 State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) each
+Ask = Callable[[Tensor, State | None], tuple[Tensor, State]]  # codes and a state → numbers for the codes, and the state
 
 
 class LanguageModel(Protocol):
@@ -141,10 +144,48 @@ def select_state(state: State, tracks: Tensor | NDArray[np.int64] | NDArray[np.b
 
 def to_arrays(state: State) -> Arrays:
     """A state as a predictor has it."""
-    return tuple(tensor.detach().cpu().numpy() for tensor in state)
+    plain = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor for tensor in state)  # NumPy lacks it
+    return tuple(tensor.detach().cpu().numpy() for tensor in plain)
 
 
 def to_tensors(arrays: Arrays, model: nn.Module) -> State:
     """A predictor's state as a model on its device has it."""
-    device = next(model.parameters()).device
+    return _on(_device(model), arrays)
+
+
+class TorchReader:
+    """A PyTorch model, of this package or not, as passes over a text know it; one that names no spelling reads
+    words."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self._log_probs = getattr(model, "code_log_probs", model.log_probs)
+        self.spelling: Spelling = getattr(model, "spelling", None) or Spelling()
+
+    @torch.inference_mode()
+    def initial_state(self, batch_size: int) -> Arrays:
+        return to_arrays(self._model.initial_state(batch_size))
+
+    def code_log_probs(self, codes: Codes, state: Arrays | None = None) -> tuple[Array, Arrays]:
+        return self._asked(self._log_probs, codes, state)
+
+    def features(self, codes: Codes, state: Arrays | None = None) -> tuple[Array, Arrays]:
+        return self._asked(cast(RecurrentModel, self._model).features, codes, state)
+
+    @torch.inference_mode()
+    def _asked(self, ask: Ask, codes: Codes, state: Arrays | None) -> tuple[Array, Arrays]:
+        device = _device(self._model)
+        found, after = ask(torch.from_numpy(codes).to(device), None if state is None else _on(device, state))
+        return found.float().cpu().numpy(), to_arrays(after)
+
+    def word_vectors(self) -> Array:
+        return np.asarray(cast(RecurrentModel, self._model).word_vectors().cpu().numpy(), np.float32)
+
+
+def _device(model: object) -> torch.device:
+    parameters = getattr(model, "parameters", None)
+    return next(parameters()).device if parameters else torch.device("cpu")
+
+
+def _on(device: torch.device, arrays: Arrays) -> State:
     return tuple(torch.from_numpy(array).to(device) for array in arrays)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..config import ModelConfig
-from .base import RecurrentModel, State, recurrence_of, to_arrays, to_tensors
+from .base import RecurrentModel, State, TorchReader, recurrence_of, to_arrays, to_tensors
 from .cells import Array
 from .likeliest import Likeliest, best_of, draw_from
 from .outputs import Output, RankedEmbedding, fill
-from .predictor import Arrays
+from .reader import Arrays
 
 
 class WordModel(RecurrentModel):
@@ -94,6 +94,7 @@ class WordPredictor:
     def __init__(self, model: WordModel) -> None:
         self._model = model
         self.start = to_arrays(model.initial_state(1))
+        self.reader = TorchReader(model)
 
     def fresh_state(self, word: int) -> Arrays:
         return self.start  # a word is fed whole, when the next one is asked for

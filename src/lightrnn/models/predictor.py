@@ -1,7 +1,6 @@
 """What comes next after a state: one word's probability, all words', the likeliest ones, a draw. Without PyTorch.
 
-Shapes: B batch, V vocabulary, K components, n_s values of component s, N = Σ n_s input vectors, P prefixes (the first s
-components of a place), D embedding, H hidden, L layers, G gates of the cell.
+Shapes: V vocabulary, K components, n_s values of component s, P prefixes (the first s components of a place), H hidden.
 
 A `state` is what `log_probs` leaves behind: all codes of the words before were fed but the last word's last one. So
 every question begins by feeding that code, which gives the row softmax.
@@ -17,15 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import ModelConfig
-from ..registry import CELLS
 from ..table.word_table import WordTable
-from .cells import Array, Cell
+from .cells import Array
+from .code_network import CodeNetwork, Numbers
 from .likeliest import Likeliest, draw_from
-from .sizes import head_of
-from .tensors import check_like
-
-Arrays = tuple[Array, ...]  # a state: (L, B, H) each
-Numbers = NDArray[np.int64]
+from .reader import Arrays, Reader
 
 FIRST_CHUNK, LAST_CHUNK = 16, 256  # rows opened together by the search
 
@@ -37,6 +32,11 @@ class Predictor(Protocol):
     """
 
     start: Arrays  # the state before anything was read
+
+    @property
+    def reader(self) -> Reader:
+        """The same network over whole texts."""
+        ...
 
     def fresh_state(self, word: int) -> Arrays:
         """The state at which `word` is the last word and the first that was read."""
@@ -65,63 +65,14 @@ class Predictor(Protocol):
         ...
 
 
-class Steps:
-    """A recurrence over vectors (N, D) step by step, dropout off: what its layers give for one vector at a time.
-
-    There are only N different inputs of the first layer, 2√V for K = 2, so their products with W are a table of
-    (N, G·H), made once: half of a step's arithmetic. Where many codes are fed after one and the same state (all rows of
-    a table, say), U·h is computed once for all of them.
-    """
-
-    def __init__(self, cell: Cell, layers: list[list[Array]], vectors: Array) -> None:
-        """layers: of each W, U and the two biases, as PyTorch has them."""
-        self._cell = cell
-        self._layers = [(W.T, U.T, b_input, b_hidden) for W, U, b_input, b_hidden in layers]
-        self._products = vectors @ self._layers[0][0] + self._layers[0][2]  # (N, G·H)
-        self.start: Arrays = tuple(
-            np.zeros((len(layers), 1, layers[0][1].shape[1]), np.float32) for _ in range(cell.states)
-        )
-
-    def __call__(self, numbers: Numbers, state: Arrays) -> tuple[Array, Arrays]:
-        """Feed vectors, by their numbers (B,), after a state of B tracks, or of one for all.
-
-        Returns the outputs (B, H) and the state after them.
-        """
-        inputs = self._products[numbers]  # (B, G·H)
-        after: list[list[Array]] = []
-        for layer, (W, U, b_input, b_hidden) in enumerate(self._layers):
-            if layer:
-                inputs = after[-1][0] @ W + b_input
-            before = [array[layer] for array in state]  # (1 or B, H) each
-            after.append(self._cell.step(inputs, before[0] @ U + b_hidden, before))
-        return after[-1][0], tuple(np.stack(arrays) for arrays in zip(*after, strict=True))
-
-
 class CodePredictor:
     """A LightRNN made ready to answer, from its weights and its table."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, NDArray[Any]], table: WordTable) -> None:
         """weights: as LightRNN.state_dict names them."""
-        check_like(weights, _expected(config, table))
-
-        def layer(index: int) -> list[Array]:
-            return [weights[f"recurrence.{name}_l{index}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-
-        self._table = table
-        vectors = weights["input_vectors.weight"]
-        self._steps = Steps(CELLS[config.cell], [layer(index) for index in range(config.layers)], vectors)
+        self.reader = CodeNetwork(config, weights, table)
+        self._table, self._steps = table, self.reader.steps
         self.start = self._steps.start
-        self._offsets = [sum(table.shape[:s]) for s in range(table.components)]
-        tied = [vectors[first : first + n] for first, n in zip(self._offsets, table.shape, strict=True)]
-        outputs = tied if config.tied else [weights[f"output_vectors.{s}"] for s in range(table.components)]
-        self._vectors = [vectors.T for vectors in outputs]  # (H or D, n_s)
-        self._projection = weights["projection.weight"].T if "projection.weight" in weights else None  # (H, D)
-        self._biases = [weights.get(f"output_bias.{s}", np.zeros(n, np.float32)) for s, n in enumerate(table.shape)]
-        self._head = head_of(config, table.shape[0], table.alone)
-        if self._head:
-            rest = weights["rest_vector"].T, weights.get("rest_bias", np.zeros(1, np.float32))
-            self._head_vectors = np.concatenate([self._vectors[0][:, : self._head], rest[0]], axis=1)
-            self._head_biases = np.concatenate([self._biases[0][: self._head], rest[1]])
 
     def _codes(self, word: int) -> Numbers:
         """The codes of a word, numbers of input vectors."""
@@ -152,7 +103,7 @@ class CodePredictor:
     def features(self, last_word: int, state: Arrays) -> Array:
         """The state after the last word, projected where the model does so."""
         outputs, _ = self._steps(self._codes(last_word)[-1:], state)
-        found: Array = self._features(outputs)[0]
+        found: Array = self.reader.project(outputs)[0]
         return found
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
@@ -215,28 +166,14 @@ class CodePredictor:
             place.append(draw_from(scores, temperature, random))
             if place[0] < self._table.alone:
                 return int(self._word_of_place[place[0]])
-            feed = np.int64(self._offsets[s] + place[-1])
+            feed = np.int64(self.reader.offsets[s] + place[-1])
         shared = self._table.shared.shape
         number = np.ravel_multi_index([place[0] - self._table.alone, *place[1:]], shared)
         return int(self._word_of_place[self._table.alone + number])
 
     def _log_probs(self, component: int, hidden: Array, prefix: Numbers) -> Array:
-        """Equation (2): hidden (P, H), prefix (P, component) → (P, n_component); see LightRNN.scores."""
-        features = self._features(hidden)
-        if component == 0 and self._head:
-            of_head = _log_softmax(features @ self._head_vectors + self._head_biases)
-            within = _log_softmax(features @ self._vectors[0][:, self._head :] + self._biases[0][self._head :])
-            return np.concatenate([of_head[:, :-1], within + of_head[:, -1:]], axis=1)
-        scores: Array = features @ self._vectors[component] + self._biases[component]
-        last = self._table.last_place
-        if not self._table.is_full and last[component] < self._table.shape[component] - 1:
-            on_edge = (prefix == np.array(last[:component], np.int64)).all(axis=-1)  # (P,)
-            missing = np.arange(self._table.shape[component]) > last[component]  # (n_s,)
-            scores[on_edge[:, None] & missing] = -np.inf
-        return _log_softmax(scores)
-
-    def _features(self, hidden: Array) -> Array:
-        return hidden if self._projection is None else hidden @ self._projection
+        """hidden (P, H), prefix (P, component) → (P, n_component)."""
+        return self.reader.log_probs(component, self.reader.project(hidden), prefix)
 
     def _rows(self, last_word: int, state: Arrays) -> tuple[Array, "_Prefixes"]:
         """The log-probabilities of the words that stand alone, row by row, and of the rows that are shared."""
@@ -262,7 +199,7 @@ class CodePredictor:
         extended = _Prefixes(
             (places[:, None] * shape[s] + values).ravel(),
             log_probs.ravel(),
-            np.tile(values + self._offsets[s], len(places)),
+            np.tile(values + self.reader.offsets[s], len(places)),
             after,
             np.repeat(np.arange(len(places)), shape[s]),
         )
@@ -285,31 +222,6 @@ class CodePredictor:
             mask[places // below] = True
             masks.append(mask)
         return masks
-
-
-def _expected(config: ModelConfig, table: WordTable) -> dict[str, NDArray[Any]]:
-    """Arrays like a LightRNN's weights, of names, shapes and kinds, that take no memory."""
-    D, H, G = config.input_size, config.hidden_size, CELLS[config.cell].gates
-    shapes: dict[str, tuple[int, ...]] = {"input_vectors.weight": (sum(table.shape), D)}
-    for layer in range(config.layers):
-        shapes[f"recurrence.weight_ih_l{layer}"] = (G * H, H if layer else D)
-        shapes[f"recurrence.weight_hh_l{layer}"] = (G * H, H)
-        shapes |= {f"recurrence.bias_{side}_l{layer}": (G * H,) for side in ("ih", "hh")}
-    shapes |= {f"output_vectors.{s}": (n, H) for s, n in enumerate(table.shape) if not config.tied}
-    if config.tied and D != H:
-        shapes["projection.weight"] = (D, H)
-    if head_of(config, table.shape[0], table.alone):
-        shapes |= {"rest_vector": (1, D if config.tied else H)} | ({"rest_bias": (1,)} if config.output_bias else {})
-    shapes |= {f"output_bias.{s}": (n,) for s, n in enumerate(table.shape) if config.output_bias}
-    like: dict[str, NDArray[Any]] = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
-    return like | {"codes": table.codes.astype(np.int32)}
-
-
-def _log_softmax(scores: Array) -> Array:
-    """In place, over the last dimension."""
-    scores -= scores.max(axis=-1, keepdims=True)
-    scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-    return scores
 
 
 def _top(values: Array, count: int) -> Numbers:

@@ -30,6 +30,23 @@ def head_of(config: ModelConfig, rows: int, alone: int) -> int:
     return head if head < rows else 0
 
 
+def weight_shapes(config: ModelConfig, shape: tuple[int, ...], alone: int) -> dict[str, tuple[int, ...]]:
+    """The arrays of a LightRNN by name, for a table of this shape in which so many words stand alone."""
+    n, m, gates = config.input_size, config.hidden_size, CELLS[config.cell].gates
+    shapes: dict[str, tuple[int, ...]] = {"input_vectors.weight": (sum(shape), n)}
+    for layer in range(config.layers):
+        shapes[f"recurrence.weight_ih_l{layer}"] = (gates * m, m if layer else n)
+        shapes[f"recurrence.weight_hh_l{layer}"] = (gates * m, m)
+        shapes |= {f"recurrence.bias_{side}_l{layer}": (gates * m,) for side in ("ih", "hh")}
+    shapes |= {f"output_vectors.{s}": (size, m) for s, size in enumerate(shape) if not config.tied}
+    if config.tied and n != m:
+        shapes["projection.weight"] = (n, m)
+    shapes |= {f"output_bias.{s}": (size,) for s, size in enumerate(shape) if config.output_bias}
+    if head_of(config, shape[0], alone):
+        shapes |= {"rest_vector": (1, n if config.tied else m)} | ({"rest_bias": (1,)} if config.output_bias else {})
+    return shapes
+
+
 def conventional_parameters(config: ModelConfig, vocabulary_size: int) -> dict[str, int]:
     """The same network with an input and an output vector for every word: V·n + V·m."""
     return vectors_and_recurrence(config, vocabulary_size)

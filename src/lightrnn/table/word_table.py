@@ -86,6 +86,20 @@ def _codes(places: NDArray[np.int64], shape: tuple[int, ...], alone: int) -> NDA
     return codes
 
 
+def _fits(size: int, shape: tuple[int, ...], alone: int) -> bool:
+    """Whether a shape is one for so many words."""
+    sharing, rows, rest = size - alone, shape[0] - alone, shape[1:]
+    if sharing <= 0:
+        return sharing == rows == 0 and not any(rest)
+    sides = all(1 <= side <= sharing for side in (rows, *rest)) and prod(rest) * rows < 2**62
+    return sides and prod(rest) * (rows - 1) < sharing <= prod(rest) * rows
+
+
+def _unfit(size: int, shape: tuple[int, ...], alone: int) -> LightRNNError:
+    words = f"{size:,} words" + (f", {alone:,} of them alone" if alone else "")
+    return LightRNNError(f"a table of shape {shape} cannot be for {words}: they must fill all but the end of it")
+
+
 @dataclass(frozen=True)
 class WordTable:
     """codes: int64[V, K], the place of each word, -1 after the row of one that stands alone; shape: the number of
@@ -98,10 +112,8 @@ class WordTable:
         size, components = self.codes.shape
         if components != len(self.shape):
             raise LightRNNError(f"a table of shape {self.shape} needs {len(self.shape)} codes a word, got {components}")
-        if not self._fits:
-            raise LightRNNError(
-                f"a table of shape {self.shape} cannot be for {self._described}: they must fill all but the end of it"
-            )
+        if not _fits(size, self.shape, self.alone):
+            raise _unfit(size, self.shape, self.alone)
         inside = (self.codes >= self._first) & (self.codes < np.array(self.shape))
         alone = (self.codes[:, 0] >= 0) & (self.codes[:, 0] < self.alone) & (self.codes[:, 1:] == -1).all(axis=1)
         wrong = ~np.where(self.codes[:, 1] < 0, alone, inside.all(axis=1))
@@ -119,6 +131,10 @@ class WordTable:
     @classmethod
     def from_places(cls, places: NDArray[np.int64], shape: tuple[int, ...], alone: int = 0) -> "WordTable":
         """The table that puts word w into place number places[w] of the lexicographic order."""
+        if not _fits(len(places), shape, alone):
+            raise _unfit(len(places), shape, alone)
+        if not ((places >= 0) & (places < len(places))).all():
+            raise LightRNNError(f"a table of {len(places):,} words has places 0 to {len(places) - 1:,}, got another")
         return cls(_codes(places, shape, alone), shape)
 
     @classmethod
@@ -183,19 +199,6 @@ class WordTable:
     def _first(self) -> NDArray[np.int64]:
         """(K,): the codes of the first place that words share."""
         return np.array([self.alone, *(0 for _ in self.shape[1:])])
-
-    @property
-    def _fits(self) -> bool:
-        """Whether its shape is one for so many words."""
-        sharing, rows, rest = len(self) - self.alone, self.shape[0] - self.alone, self.shape[1:]
-        if not sharing:
-            return rows == 0 and not any(rest)
-        sides = all(1 <= side <= sharing for side in (rows, *rest)) and prod(rest) * rows < 2**62
-        return sides and prod(rest) * (rows - 1) < sharing <= prod(rest) * rows
-
-    @property
-    def _described(self) -> str:
-        return f"{len(self):,} words" + (f", {self.alone:,} of them alone" if self.alone else "")
 
     @property
     def is_full(self) -> bool:

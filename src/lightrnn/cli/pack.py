@@ -1,0 +1,72 @@
+"""lightrnn pack"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from ..errors import LightRNNError
+from ..outputs import replace_output
+from . import screen
+from .options import ForceOption, JsonOption, choice
+
+if TYPE_CHECKING:
+    from ..packed.weights import Precision
+
+Sizes = dict[str, int]  # bytes by part
+
+
+def _packed(model: Path, out: Path, precision: Precision) -> Sizes:
+    from ..container import part_sizes
+    from ..packed.model import Network, write
+
+    data = write(Network.of_folder(model), precision)
+    out.write_bytes(data)
+    return part_sizes(data)
+
+
+FORMATS: dict[str, Callable[[Path, Path, Precision], Sizes]] = {  # by the ending of -o: model folder, file, precision
+    ".lightrnn": _packed,
+}
+
+
+def pack(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train`.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help=f"The file to make: {', '.join(FORMATS)}.")],
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision", metavar="float32|float16|int8", help="Of a weight; int8: with a scale for each vector."
+        ),
+    ] = "int8",
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """A trained LightRNN as one small file that needs no PyTorch: weights, words, table, text rules.
+
+    next, generate, score, rescore, evaluate, info and mix take the file where they take the folder. What it is not good
+    for is training: keep the folder for that. The layout is in docs/packed-format.md.
+
+      lightrnn pack model -o words.lightrnn
+      lightrnn next words.lightrnn "it was a"
+    """
+    from ..models.folder import TABLE, VOCABULARY, WEIGHTS
+    from ..models.sizes import human_bytes
+    from ..packed.weights import Precision
+
+    choice("--precision", precision, Precision)
+    if (ending := out.suffix) not in FORMATS:
+        raise LightRNNError(f"-o must end in {' or '.join(FORMATS)}, got {out.name!r}")
+    with replace_output(out, "file", inputs=[model], force=force) as stage:
+        parts = FORMATS[ending](model, stage, cast(Precision, precision))
+        total = stage.stat().st_size
+    folder = sum((model / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (model / name).exists())
+    if as_json:
+        screen.print_json({"file": str(out), "precision": precision, "bytes": total, "parts": parts, "folder": folder})
+        return
+    rows = [[name, human_bytes(size)] for name, size in parts.items()]
+    rows += [[str(out), human_bytes(total)], ["the folder's weights, table and words", human_bytes(folder)]]
+    screen.out.print(screen.table(None, "part", "size", rows=rows))
