@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from helpers import FLOAT32, lm_of
 from lightrnn.errors import LightRNNError
 from lightrnn.inference import cache
-from lightrnn.inference.cache import BLOCK, FLATNESSES, CacheLM, recall
+from lightrnn.inference.cache import BLOCK, CacheLM, recall
 from lightrnn.inference.mixture import Mix, tune
 from lightrnn.inference.network import NetworkLM
+from lightrnn.inference.tuning import FLATNESSES, tuned_cache
 
 CACHED = [{}, {"alone": 5}, {"tied": True, "alone": 4, "head": 2}, {"K": 3, "V": 30}, {"layers": 2, "cell": "gru"}]
 
@@ -117,7 +118,7 @@ def test_tuning_finds_the_flatness_and_a_repeating_text_is_worth_a_cache() -> No
     ids = np.tile(phrase, 12)
     others = lm.token_log_probs(ids).sum(axis=1)[:, None].astype(np.float64)
     features = lm.token_features(ids)
-    recent = CacheLM(lm, 100).tuned(features, ids, others)
+    recent = tuned_cache(CacheLM(lm, 100), features, ids, others)
 
     def likelihood(flatness: float) -> float:
         columns = np.column_stack([others, CacheLM(lm, 100, flatness).recalled(features, ids, [flatness])])

@@ -24,17 +24,40 @@ from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
 from ..text.spelling import Ids
 from ..text.windows import sentence_bounds
-from .evaluation import perplexity_of
 from .lm import LM
-from .mixture import mixed, tune
 from .network import NetworkLM, NetworkState
 
 LARGEST = 100_000  # words of a cache
+STEEPEST = 1e6
 BLOCK = 256  # tokens of a text that look into the cache together; words of a state's cache that are kept together
-FLATNESSES = [2.0 ** (step / 2) for step in range(13)]  # what is tried, 1 to 64
 FLATNESS = 2.0**3.5  # what was best or near it wherever it was tried
 
 Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class CacheName:
+    """A cache as it is named among the models of a mix: cache:SIZE, or cache:SIZE:FLATNESS."""
+
+    size: int
+    flatness: float | None = None  # None: to be found
+
+    @classmethod
+    def parse(cls, name: str) -> "CacheName | None":
+        """None: it is the name of something else."""
+        kind, *numbers = name.split(":")
+        if kind != "cache" or not 1 <= len(numbers) <= 2:
+            return None
+        try:
+            return cls(int(numbers[0]), float(numbers[1]) if numbers[1:] else None)
+        except ValueError:
+            raise LightRNNError(f"a cache is named cache:SIZE or cache:SIZE:FLATNESS, got {name}") from None
+
+    def __str__(self) -> str:
+        return f"cache:{self.size}" + (f":{self.flatness:g}" if self.flatness else "")
+
+    def of(self, network: NetworkLM) -> "CacheLM":
+        return CacheLM(network, self.size, FLATNESS if self.flatness is None else self.flatness)
 
 
 @dataclass(frozen=True)
@@ -76,9 +99,10 @@ class CacheLM(LM):
 
     def __init__(self, network: NetworkLM, size: int, flatness: float = FLATNESS) -> None:
         super().__init__(network.vocabulary)
-        if not 1 <= size <= LARGEST or not flatness > 0:
+        if not 1 <= size <= LARGEST or not 0 < flatness <= STEEPEST:
             raise LightRNNError(
-                f"a cache needs a size from 1 to {LARGEST:,} words and a flatness above 0, got {size} and {flatness:g}"
+                f"a cache needs a size from 1 to {LARGEST:,} words and a flatness above 0 and at most {STEEPEST:g}, "
+                f"got {size:,} and {flatness:g}"
             )
         self.network, self.size, self.flatness = network, size, flatness
 
@@ -147,23 +171,6 @@ class CacheLM(LM):
     @property
     def unigram(self) -> NDArray[np.float64]:
         return self.network.unigram
-
-    def tuned(
-        self,
-        features: Array,
-        ids: Ids,
-        others: NDArray[np.float64],
-        convention: Convention | None = None,
-        progress: Progress = silent,
-    ) -> "CacheLM":
-        """This cache with the flatness at which a mix with other models is best on a held-out text.
-
-        features (N, F) of the text; others (N, M): its natural-log probabilities by the other models.
-        """
-        recalled = self.recalled(features, ids, FLATNESSES, convention, progress)
-        together = [np.column_stack([others, column]) for column in recalled.T]
-        perplexities = [perplexity_of(mixed(columns, tune(columns))) for columns in together]
-        return CacheLM(self.network, self.size, FLATNESSES[int(np.argmin(perplexities))])
 
 
 def directions(features: Array) -> Array:
