@@ -1,6 +1,6 @@
 """Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): a network that goes on learning from what it reads.
 
-Shapes: N tokens of a text, P parts of a log-probability, F features.
+Shapes: S codes, P parts of a log-probability, F features.
 
 A text is read in segments of some words. Each is scored by the weights as they are, and only then are they moved by the
 gradient g of what was scored, so that no token's score knows the token or one after it:
@@ -19,24 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import LightRNNError
 from ..models.base import RecurrentModel
 from ..runtime import Progress, silent
 from ..text.spelling import Ids
+from .features import Reading
 
 SEGMENT = 20  # words
 EASE = 0.5
-
-
-class Reading(NamedTuple):
-    """Of every token, before the network learned from it: the natural logs in parts, (N, P), and the features (N, F)
-    that a cache goes by."""
-
-    log_probs: NDArray[np.float32]
-    features: NDArray[np.float32]
 
 
 class Segment(NamedTuple):

@@ -1,12 +1,13 @@
 """What a network scores each word of a text by: its features before the word.
 
-Shapes: N tokens of the text, M codes of it, B batch, S codes, F features.
+Shapes: N tokens of the text, M codes of it, B batch, S codes, P parts, F features.
 
 The passes of passes.py know of a reader that it gives numbers for codes and carries a state. So one that gives features
 in place of log-probabilities has them found for a whole text, in either convention and for any batch size.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,13 @@ from ..text.rules import Convention
 from ..text.spelling import Ids, Spelling
 from ..text.vocabulary import Vocabulary
 from .passes import token_log_probs
+
+
+class Reading(NamedTuple):
+    """Of every token of a text: the natural logs in parts, (N, P), and the features before it, (N, F)."""
+
+    log_probs: NDArray[np.float32]
+    features: NDArray[np.float32]
 
 
 def token_features(

@@ -26,15 +26,15 @@ from ..text.rules import Convention
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from .evaluation import Evaluation, measure
-from .features import token_features
+from .features import Reading, token_features
 from .lm import LM
 from .passes import continue_track, token_log_probs
 
 if TYPE_CHECKING:
     from ..models.base import RecurrentModel
-    from .adapting import Adapter, Reading
+    from .adapting import Adapter
 
-RATE, DECAY = 1e-3, 1e-3  # of `adapt`
+RATE, DECAY = 1e-3, 3e-3  # of `adapt`
 FAMILIAR = 3000  # words that a network draws to learn how large its gradients are
 
 
@@ -196,6 +196,13 @@ class NetworkLM(LM):
         name = convention or self.vocabulary.rules.convention
         return token_features(self._reader, ids, self.vocabulary, name, batch_size, progress)
 
+    def read(self, ids: Ids, convention: Convention | None = None, *, progress: Progress = silent) -> Reading:
+        """`token_log_probs` and `token_features` of a text."""
+        return Reading(
+            self.token_log_probs(ids, convention, progress=progress),
+            self.token_features(ids, convention, progress=progress),
+        )
+
     def state_features(self, state: NetworkState) -> NDArray[np.float32] | None:
         """(F,): what the next word is scored by; None where nothing was read, and it has its `unigram` probability."""
         return None if state.last_word is None else self._predictor.features(state.last_word, state.inner)
@@ -215,9 +222,7 @@ class NetworkLM(LM):
             self._adapter.reset()
             self._weights_changed()
 
-    def read_adapting(
-        self, ids: Ids, rate: float = RATE, decay: float = DECAY, progress: Progress = silent
-    ) -> "Reading":
+    def read_adapting(self, ids: Ids, rate: float = RATE, decay: float = DECAY, progress: Progress = silent) -> Reading:
         """Score a text as one stream, and learn from it on the way."""
         try:
             return self._adapter.read(ids, rate, decay, progress)
