@@ -73,11 +73,11 @@ class Asked:
         return f"{self.folder}: {config.model}, {config.hidden_size} units{shape}"
 
     def read(self, word: int) -> None:
-        _, self._state = self.lm.advance(self._state, word)
+        _, self._state = self.lm.read_word(self._state, word)
 
     def ask(self, word: int) -> None:
         self.times["top 10"].append(seconds(lambda: self.opened.append(self.lm.likeliest(self._state, 10).opened)))
-        self.times["word"].append(seconds(lambda: self.lm.advance(self._state, word)))
+        self.times["word"].append(seconds(lambda: self.lm.read_word(self._state, word)))
 
     def median(self, question: str) -> float:
         return statistics.median(self.times[question])

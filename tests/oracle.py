@@ -128,11 +128,12 @@ def oracle_of(model) -> Oracle:
 
 
 def kneser_ney(
-    sentences: Sequence[Sequence[str]], words: Sequence[str], order: int
+    sentences: Sequence[Sequence[str]], words: Sequence[str], order: int, prune: Sequence[int] = ()
 ) -> Callable[[str, tuple[str, ...]], float]:
     """Interpolated modified Kneser-Ney by the book: P(word | context), with <s> in the context of a sentence's start.
 
-    `words` are all that can be predicted. Counts are dictionaries of tuples, probabilities a recursion.
+    `words` are all that can be predicted, `prune` has a threshold for every order, if any. Counts are dictionaries of
+    tuples, probabilities a recursion.
     """
     seen: Counter[tuple[str, ...]] = Counter()
     for sentence in sentences:
@@ -153,16 +154,25 @@ def kneser_ney(
         found = (0.0, 1 - 2 * y * t[2] / t[1], 2 - 3 * y * t[3] / t[2], 3 - 4 * y * t[4] / t[3])
         return found if all(0 <= d <= j for j, d in enumerate(found)) else (0.0, 0.5, 1.0, 1.5)
 
+    followers: dict[tuple[str, ...], list[str]] = {}
+    for gram in adjusted:
+        followers.setdefault(gram[:-1], []).append(gram[-1])
+
+    def taken(gram: tuple[str, ...]) -> float:
+        """What is taken from an n-gram's adjusted count: a discount, or all where it is pruned."""
+        if prune and gram not in {("</s>",), ("<unk>",)} and seen[gram] <= prune[len(gram) - 1]:
+            return adjusted[gram]
+        return discounts(len(gram))[min(adjusted[gram], 3)]
+
     @cache
     def probability(word: str, context: tuple[str, ...]) -> float:
         lower = probability(word, context[1:]) if context else 1 / len(words)
-        after = {v: adjusted[(*context, v)] for v in words if (*context, v) in adjusted}
+        after = [(*context, v) for v in followers.get(context, [])]
         if not after:
             return lower
-        discount = discounts(len(context) + 1)
-        count = after.get(word, 0)
-        saved = sum(discount[min(n, 3)] for n in after.values())
-        return (count - discount[min(count, 3)] + saved * lower) / sum(after.values())
+        gram = (*context, word)
+        own = adjusted[gram] - taken(gram) if gram in adjusted else 0.0
+        return (own + sum(map(taken, after)) * lower) / sum(adjusted[gram] for gram in after)
 
     def cut(word: str, context: tuple[str, ...]) -> float:
         return probability(word, context[len(context) - min(order - 1, len(context)) :])

@@ -9,7 +9,7 @@ is read or inflated: a file that is cut, damaged, hostile or newer is refused wi
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,12 @@ _CHECK = struct.Struct("<I")
 REMEDY = "copy it again or pack the model again"
 
 
-def write_parts(parts: Mapping[str, bytes]) -> bytes:
-    """The file of these parts, in this order; a part is deflated where that saves a fiftieth of it or more."""
+def write_parts(parts: Mapping[str, bytes], stored: Collection[str] = ()) -> bytes:
+    """The file of these parts, in this order; a part is deflated where that saves a fiftieth of it or more, but for
+    those that are to be `stored` as they are."""
     entries, bodies = [], []
     for name, raw in parts.items():
-        deflated = zlib.compress(raw, 9)
+        deflated = raw if name in stored else zlib.compress(raw, 9)
         encoding, body = (DEFLATED, deflated) if 50 * len(deflated) <= 49 * len(raw) else (STORED, raw)
         entries.append(_ENTRY.pack(name.encode(), encoding, len(body), len(raw), zlib.crc32(body)))
         bodies.append(body)

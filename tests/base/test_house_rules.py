@@ -13,7 +13,7 @@ SOURCE = Path(lightrnn.__file__).parent
 
 
 # Folders are rooms; data flows one way, and a module may import from its own room and those to the left only.
-ROOMS = ("base", "text", "table", "models", "ngram", "packed", "inference", "training", "compare", "cli")
+ROOMS = ("base", "text", "table", "nn", "models", "ngram", "packed", "inference", "training", "compare", "cli")
 WITHOUT_TORCH = ("base", "text", "table", "ngram", "packed")  # inside a function `import torch` is allowed
 Sources = dict[str, str]  # dotted module name below lightrnn → its text
 

@@ -50,7 +50,7 @@ def test_the_command_on_text(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "out", "message"),
     [
-        ("a b\n", "lm.txt", "must end in .arpa or .arpa.gz, got 'lm.txt'"),
+        ("a b\n", "lm.txt", "must end in .lightrnn, .arpa or .arpa.gz, got 'lm.txt'"),
         ("a b\n", "no/lm.arpa", "does not exist; make it"),
         ("a b\n", "folder.arpa", "is a folder"),
         ("", "lm.arpa", "is empty"),

@@ -230,7 +230,7 @@ def test_the_search_is_exact_on_a_trained_model(models: list[Path], tiny: Corpus
     lm = lightrnn.load(models[0])
     state = lm.begin_state()
     for word in tiny.split("valid")[:100].tolist():
-        _, state = lm.advance(state, word)
+        _, state = lm.read_word(state, word)
         log_probs = np.sort(lm.next_log_probs(state))[::-1]
         for count in (1, 10, 1000):
             np.testing.assert_allclose(lm.likeliest(state, count).log_probs, log_probs[:count], atol=FLOAT32)

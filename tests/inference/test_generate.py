@@ -63,7 +63,7 @@ def test_a_wide_beam_finds_the_likeliest_sentence() -> None:
     eos = lm.vocabulary.eos_id
     best, value = max(
         (
-            (words, sum(lm.advance(s, w)[0] for s, w in _path(lm, words)))
+            (words, sum(lm.read_word(s, w)[0] for s, w in _path(lm, words)))
             for n in (1, 2, 3)
             for words in itertools.product(range(5), repeat=n)
             if eos not in words[:-1] and (n == 3 or words[-1] == eos)
@@ -80,7 +80,7 @@ def _path(lm: NetworkLM, words: tuple[int, ...]) -> list[tuple[object, int]]:
     state, path = lm.begin_state(), []
     for word in words:
         path.append((state, word))
-        state = lm.advance(state, word)[1]
+        state = lm.read_word(state, word)[1]
     return path
 
 

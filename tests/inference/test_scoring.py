@@ -352,12 +352,12 @@ def test_advancing_together_is_advancing_one_by_one(model: Path, tmp_path: Path)
     ids = np.random.default_rng(1).integers(0, 23, size=150).astype(np.int32)
     for lm in (load(model), load(mixed(tmp_path, model))):
         for state in (lm.begin_state(), lm.empty_state()):
-            together, after = lm.advance_all(state, ids)
-            slow, after_slow = LM.advance_all(lm, state, ids)
+            together, after = lm.read_words(state, ids)
+            slow, after_slow = LM.read_words(lm, state, ids)
             np.testing.assert_allclose(together, slow, rtol=1e-4)  # 150 steps in float32
             # 150 steps in float32
             np.testing.assert_allclose(lm.next_log_probs(after), lm.next_log_probs(after_slow), rtol=1e-4)
-            assert lm.advance_all(state, ids[:0])[0].shape == (0,)
+            assert lm.read_words(state, ids[:0])[0].shape == (0,)
 
 
 def test_blocks_do_not_change_the_stream() -> None:

@@ -81,7 +81,7 @@ def test_kenlm_files_are_models_too(small: NGram, tmp_path: Path) -> None:
         states = [getattr(lm, begin)() for lm in (one, other)]
         for piece in np.array_split(ids[:150], 4):
             (log_probs, state), (expected, expected_state) = (
-                lm.advance_all(s, piece) for lm, s in zip((one, other), states, strict=True)
+                lm.read_words(s, piece) for lm, s in zip((one, other), states, strict=True)
             )
             np.testing.assert_allclose(log_probs, expected, rtol=0, atol=3e-5)  # KenLM's float32 in log10, in nats here
             states = [state, expected_state]

@@ -1,5 +1,6 @@
 """Estimates against a literal Kneser-Ney without arrays, and against published figures."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,26 @@ def test_estimates_are_kneser_neys(sentences: Sentences, order: int, bos: str | 
     texts = [*sentences[:20], *random_sentences(10, [w for w in predicted if w != "</s>"], seed=order)]
     expected = [probability(word, context) for word, context in contexts(texts)]
     scores, _ = model.score_tokens(stream(texts, vocabulary))
+    np.testing.assert_allclose(10**scores, expected, rtol=1e-9, atol=1e-14)  # where D is 0 some have probability 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(corpora(), st.lists(st.integers(0, 3), min_size=1, max_size=4).map(sorted), st.sampled_from([None, "<s>"]))
+def test_pruned_estimates_are_kneser_neys(sentences: Sentences, prune: list[int], bos: str | None) -> None:
+    sentences = [*sentences, *[("a", "a")] * 2]  # a word at least is kept
+    vocabulary = vocabulary_with(["a", "b", "c", "d", "e", "f"], bos)
+    model = estimate(stream(sentences, vocabulary), vocabulary, 4, prune=prune)
+    thresholds = prune + [prune[-1]] * (4 - len(prune))
+    seen = Counter(word for sentence in sentences for word in sentence)
+    assert set(vocabulary.words) - set(model.vocabulary.words) == {
+        word for word in "abcdef" if thresholds[0] and seen[word] <= thresholds[0]
+    }
+    predicted = [word for word in model.vocabulary.words if word != bos]
+    probability = kneser_ney(sentences, predicted, 4, thresholds)
+    texts = [*sentences[:20], *random_sentences(10, predicted, seed=len(predicted))]
+    known = [tuple(word for word in text if word in predicted and word != "</s>") for text in texts]
+    expected = [probability(word, context) for word, context in contexts(known)]
+    scores, _ = model.score_tokens(stream(known, model.vocabulary))
     np.testing.assert_allclose(10**scores, expected, rtol=1e-9, atol=1e-14)  # where D is 0 some have probability 0
 
 
@@ -120,6 +141,11 @@ def test_what_cannot_be_estimated() -> None:
     ):
         with pytest.raises(LightRNNError, match=message):
             estimate(np.array(ids, np.int32), vocabulary, order)
+    for prune in ([0, 1, 0], [0, 0, 0, 1], [-1]):
+        with pytest.raises(LightRNNError, match=rf"at most 3 whole numbers.*got {' '.join(map(str, prune))}$"):
+            estimate(np.array([vocabulary.eos_id], np.int32), vocabulary, 3, prune=prune)
+    with pytest.raises(LightRNNError, match="no word occurs more than 2 times"):
+        estimate(np.array([vocabulary.eos_id] * 9, np.int32), vocabulary, 3, prune=[2])
 
 
 # --- published figures: lmplz -o 5 with its defaults

@@ -14,7 +14,8 @@ def test_bigram_tables_find_the_classes_of_a_text() -> None:
     ids = grouped_stream(classes=9, members=9, words=20_000)
     counts = np.bincount(ids, minlength=81)
     vectors = bigram_vectors(ids, counts, contexts=81, dimensions=20)
-    table = cluster(vectors, np.sqrt(counts).astype(np.float32), table_shape(81))
+    shape = table_shape(81)
+    table = WordTable(cluster(vectors, np.sqrt(counts).astype(np.float32), shape), shape)
     rows = [set((np.flatnonzero(table.codes[:, 0] == row) % 9).tolist()) for row in range(9)]
     assert sorted(rows, key=min) == [{i} for i in range(9)]
 
@@ -25,9 +26,10 @@ def test_bigram_tables_find_the_classes_of_a_text() -> None:
 def test_any_clustering_is_a_table_and_the_same_again(V: int, K: int, rows: int) -> None:
     rng = np.random.default_rng(V)
     vectors, weights = rng.standard_normal((V, 7)).astype(np.float32), rng.random(V).astype(np.float32) + 0.01
-    one, other = (cluster(vectors, weights, table_shape(V, K, rows), seed=5) for _ in range(2))
-    assert (one.codes == other.codes).all()  # WordTable has checked that it is a bijection
-    assert one.shape == table_shape(V, K, rows)
+    shape = table_shape(V, K, rows)
+    one, other = (cluster(vectors, weights, shape, seed=5) for _ in range(2))
+    assert (one == other).all()
+    WordTable(one, shape)  # checks that it is a bijection
 
 
 def test_clustering_is_tighter_than_chance() -> None:
@@ -41,4 +43,4 @@ def test_clustering_is_tighter_than_chance() -> None:
 
     chance = np.mean([within_rows(WordTable.random(100, seed=seed)) for seed in range(20)])
     # vectors of four dimensions: far from what chance varies by
-    assert within_rows(cluster(vectors, weights, (10, 10))) < 0.6 * chance
+    assert within_rows(WordTable(cluster(vectors, weights, (10, 10)), (10, 10))) < 0.6 * chance

@@ -57,7 +57,10 @@ def tell_unknown(unknown: Unknown) -> None:
     if unknown.is_capitals:
         screen.note(f"{share}, most of them for their capitals; lower-case the text, or prepare with --lowercase")
     elif unknown.vocabulary.never_saw_unknown:
-        screen.note(f"{share}, and met no unknown word in training; prepare with --min-count 2 to teach it them")
+        screen.note(
+            f"{share}, and met no unknown word in training; "
+            "teach it them by train --unk-rate 0.5, or prepare with --min-count 2"
+        )
     else:
         screen.note(f"{share}; is this the kind of text that it was trained on?")
 
@@ -70,5 +73,5 @@ def tell_untaught(corpus: Corpus) -> None:
         )
         screen.note(
             f"note: {shares} are unknown words, and train has none that a model could learn from; "
-            "--min-count 2 makes the words that occur once unknown"
+            "--min-count 2 makes the words that occur once unknown, and train --unk-rate reads them so now and then"
         )

@@ -19,7 +19,7 @@ class Speaker(Protocol):
 
     def likeliest(self, state: Any, count: int) -> Likeliest: ...
     def draw(self, state: Any, temperature: float, random: np.random.Generator) -> int: ...
-    def advance(self, state: Any, word: int) -> tuple[float, Any]: ...
+    def read_word(self, state: Any, word: int) -> tuple[float, Any]: ...
 
 
 def sample(
@@ -50,7 +50,7 @@ def sample(
             word = next((word for word in draws if word != never), -1)
         if word in (-1, never):
             word = int(next(word for word in lm.likeliest(state, 2).words if word != never))
-        _, state = lm.advance(state, word)
+        _, state = lm.read_word(state, word)
         yield word
 
 
@@ -89,7 +89,7 @@ def beam_search(
             if word == eos:
                 ended.append((log_prob, [*words, word]))
             else:
-                running.append((log_prob, [*words, word], lm.advance(before, word)[1]))
+                running.append((log_prob, [*words, word], lm.read_word(before, word)[1]))
         worst = sorted((log_prob for log_prob, _ in ended), reverse=True)[width - 1 : width]
         if not running or (worst and running[0][0] <= worst[0]):
             break

@@ -45,14 +45,14 @@ class LM(ABC):
         """Nothing known, not even that a sentence starts here: the next word has its `unigram` probability."""
 
     @abstractmethod
-    def advance(self, state: Any, word: int) -> tuple[float, Any]:
+    def read_word(self, state: Any, word: int) -> tuple[float, Any]:
         """The natural-log probability of a word, by id, and the state after it."""
 
-    def advance_all(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
+    def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
         """(N,): the natural-log probabilities of words in a row from a state on, and the state after them."""
         log_probs = np.zeros(len(ids))
         for place, word in enumerate(ids.tolist()):
-            log_probs[place], state = self.advance(state, word)
+            log_probs[place], state = self.read_word(state, word)
         return log_probs, state
 
     @abstractmethod
@@ -126,7 +126,7 @@ class LM(ABC):
         if bos:
             values = self.token_log_probs(ids, "sentence").sum(axis=1, dtype=np.float64)
         else:
-            values, _ = self.advance_all(self.empty_state(), ids)
+            values, _ = self.read_words(self.empty_state(), ids)
         orders = np.minimum(self.orders(ids), np.arange(1, len(ids) + 1) + bos)  # a fragment's n-grams lack the start
         for log_prob, order, is_unknown in zip(values, orders, unknown, strict=True):
             yield float(log_prob) / LN10, int(order), bool(is_unknown)
@@ -146,7 +146,7 @@ class LM(ABC):
 
     def score_word(self, state: Any, word: str) -> tuple[float, Any]:
         """log10 P of one word after a state, and the state after it; eos ends a sentence."""
-        log_prob, after = self.advance(state, int(self.vocabulary.encode([self.vocabulary.rules.clean(word)])[0]))
+        log_prob, after = self.read_word(state, int(self.vocabulary.encode([self.vocabulary.rules.clean(word)])[0]))
         return log_prob / LN10, after
 
     def state(self, context: str | Any = "") -> Any:
@@ -155,7 +155,7 @@ class LM(ABC):
             return context
         state = self.begin_state()
         for word in self._ids(context, eos=False).tolist():
-            _, state = self.advance(state, word)
+            _, state = self.read_word(state, word)
         return state
 
     def next_words(self, context: str | Any, k: int = 10, prefix: str = "") -> list[tuple[str, float]]:
@@ -241,11 +241,11 @@ class NGramLM(LM):
     def empty_state(self) -> Any:
         return self.model.start_state(of_sentence=False)
 
-    def advance(self, state: Any, word: int) -> tuple[float, Any]:
-        log_probs, state = self.advance_all(state, np.array([word], np.int32))
+    def read_word(self, state: Any, word: int) -> tuple[float, Any]:
+        log_probs, state = self.read_words(state, np.array([word], np.int32))
         return float(log_probs[0]), state
 
-    def advance_all(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
+    def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
         log10, state = self.model.read(state, ids)
         return LN10 * log10, state
 

@@ -14,6 +14,7 @@ from ..container import is_packed, read_about, read_parts
 from ..errors import LightRNNError
 from ..files import read_blocks, read_json, write_json
 from ..models.folder import CONFIG
+from ..ngram import packed as packed_ngram
 from ..ngram.arpa import read_arpa
 from ..ngram.kenlm import is_binary, load_binary
 from ..outputs import replace_output, settle
@@ -47,8 +48,8 @@ MEMBERS = record(
 def load(path: str | Path, *, device: str = "cpu", vocabulary: Vocabulary | None = None) -> LM:
     """The model at a path, whatever its kind, ready to score; device: auto, cpu or cuda, where texts are scored.
 
-    A file is one of `lightrnn pack`, an ARPA file, or a binary for the `kenlm` package. A binary that was built without
-    its words needs a vocabulary, which `lightrnn mix` takes from the first model.
+    A file is one of `lightrnn pack` or `lightrnn ngram`, an ARPA file, or a binary for the `kenlm` package. A binary
+    that was built without its words needs a vocabulary, which `lightrnn mix` takes from the first model.
     """
     if device not in ("auto", "cpu"):
         choose_device(device)  # fails now rather than later
@@ -83,7 +84,10 @@ def _load_file(path: Path, device: str, vocabulary: Vocabulary | None) -> LM:
 
 def _load_packed(path: Path, device: str) -> LM:
     parts = read_parts(path.read_bytes(), str(path))
-    return NetworkLM.of_packed(unpack(parts, read_about(parts, str(path)), str(path)), device)
+    about = read_about(parts, str(path))
+    if about["kind"] == packed_ngram.KIND:
+        return NGramLM(packed_ngram.unpack(parts, about, str(path)))
+    return NetworkLM.of_packed(unpack(parts, about, str(path)), device)
 
 
 def load_all(names: Sequence[Member], *, device: str = "cpu") -> list[LM]:

@@ -60,18 +60,18 @@ class Mix(LM):
     def empty_state(self) -> Any:
         return tuple(member.empty_state() for member in self.members)
 
-    def advance(self, state: Any, word: int) -> tuple[float, Any]:
+    def read_word(self, state: Any, word: int) -> tuple[float, Any]:
         log_probs, states = [], []
         for member, before, ids, shares in zip(self.members, state, self._translations, self._shares, strict=True):
-            log_prob, after = member.advance(before, int(ids[word]))
+            log_prob, after = member.read_word(before, int(ids[word]))
             log_probs.append(log_prob + shares[word])
             states.append(after)
         return float(logsumexp(log_probs + self._log_weights)), tuple(states)
 
-    def advance_all(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
+    def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
         columns, states = np.empty((len(ids), len(self.members))), []
         for m, (member, before) in enumerate(zip(self.members, state, strict=True)):
-            log_probs, after = member.advance_all(before, self._translations[m][ids])
+            log_probs, after = member.read_words(before, self._translations[m][ids])
             columns[:, m] = log_probs + self._shares[m][ids]
             states.append(after)
         return np.asarray(logsumexp(columns + self._log_weights, axis=1), np.float64), tuple(states)

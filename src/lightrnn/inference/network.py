@@ -140,16 +140,16 @@ class NetworkLM(LM):
     def empty_state(self) -> NetworkState:
         return NetworkState(None, self._predictor.start)
 
-    def advance(self, state: NetworkState, word: int) -> tuple[float, NetworkState]:
+    def read_word(self, state: NetworkState, word: int) -> tuple[float, NetworkState]:
         if state.last_word is None:
             return float(self.unigram[word]), self._after(word)
         log_prob, inner = self._predictor.word(state.last_word, state.inner, word)
         return log_prob, NetworkState(word, inner)
 
-    def advance_all(self, state: NetworkState, ids: Ids) -> tuple[NDArray[np.float64], NetworkState]:
+    def read_words(self, state: NetworkState, ids: Ids) -> tuple[NDArray[np.float64], NetworkState]:
         scored = []
         if state.last_word is None and len(ids):
-            log_prob, state = self.advance(state, int(ids[0]))
+            log_prob, state = self.read_word(state, int(ids[0]))
             scored.append(np.array([log_prob]))
             ids = ids[1:]
         if len(ids) == 0:

@@ -103,7 +103,7 @@ def score_lines(
         encoded = [np.append(vocabulary.encode(words), np.int32(vocabulary.eos_id)) for words in lines]
         ids = np.concatenate(encoded)
         if convention == "stream":
-            log_probs, state = lm.advance_all(state, ids)
+            log_probs, state = lm.read_words(state, ids)
         else:
             log_probs = lm.token_log_probs(ids, "sentence", batch_size=batch_size).sum(axis=1, dtype=np.float64)
         unknown = ids == vocabulary.unk_id

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import ModelConfig
+from ..nn.functional import head_log_probs, projection_between, without_missing
 from ..table.word_table import WordTable
 from .base import RecurrentModel, State, recurrence_of, select_state
 from .predictor import CodePredictor
@@ -49,7 +50,7 @@ class LightRNN(RecurrentModel):
         self.input_vectors = nn.Embedding(sum(table.shape), D)
         self.recurrence = recurrence_of(config)
         self.output_vectors = nn.ParameterList(torch.empty(n, H) for n in table.shape if not config.tied)
-        self.projection = nn.Linear(H, D, bias=False) if config.tied and D != H else nn.Identity()
+        self.projection = projection_between(H, D if config.tied else H)
         self.output_bias = nn.ParameterList(torch.empty(n) for n in table.shape if config.output_bias)
         self.head = head_of(config, table.shape[0], table.alone)
         if self.head:
@@ -85,7 +86,11 @@ class LightRNN(RecurrentModel):
         for s, (first, n) in enumerate(zip(self.offsets, self.shape, strict=True)):
             where = ((targets >= first) & (targets < first + n)).nonzero().squeeze(1)
             if s == 0 and self.head:
-                picked = self._row_log_probs(features[where], targets[where])
+                bias = self.output_bias[0] if self.config.output_bias else None
+                rest = self.rest_vector, self.rest_bias
+                picked = head_log_probs(
+                    features[where], targets[where], self.scoring_vectors(0), bias, rest, self.head
+                )
             else:
                 scores = self.scores(s, features[where], self._prefixes(codes, where, s))  # (positions, n_s)
                 picked = -F.cross_entropy(scores, targets[where] - first, reduction="none")
@@ -162,21 +167,7 @@ class LightRNN(RecurrentModel):
             return scores
         last = [first + code for first, code in zip(self.offsets, self.last_place, strict=True)]
         on_edge = (prefix == prefix.new_tensor(last[:component])).all(dim=-1)  # (P,)
-        missing = torch.arange(self.shape[component], device=scores.device) > self.last_place[component]  # (n_s)
-        return scores.masked_fill(on_edge.unsqueeze(-1) & missing, -torch.inf)
-
-    def _row_log_probs(self, features: Tensor, rows: Tensor) -> Tensor:
-        """Rows in two softmaxes: log P (P,) of rows (P,), those of the head, and the others as the rest times their
-        share of it."""
-        vectors, head, bias, rest_bias = self.scoring_vectors(0), self.head, None, None
-        if self.rest_bias is not None:
-            bias = torch.cat([self.output_bias[0][:head], self.rest_bias])
-            rest_bias = self.output_bias[0][head:]
-        scores = F.linear(features, torch.cat([vectors[:head], self.rest_vector]), bias)
-        found = -F.cross_entropy(scores, rows.clamp(max=head), reduction="none")
-        where = (rows >= head).nonzero().squeeze(1)
-        within = F.linear(features[where], vectors[head:], rest_bias)
-        return found.index_add(0, where, -F.cross_entropy(within, rows[where] - head, reduction="none"))
+        return without_missing(scores, on_edge, self.last_place[component])
 
     def _prefixes(self, codes: Tensor, where: Tensor, component: int) -> Tensor | None:
         """(P, component): the codes before some of those to score, given by their flat positions; None: all values of

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..nn.functional import projection_between, without_missing
 from ..table.word_table import WordTable, table_shape
 from ..text.vocabulary import frequency_ranks
 from .sizes import adaptive_shape
@@ -96,7 +97,7 @@ class TiedOutput(Output):
         super().__init__()
         self.size, D = words.weight.shape
         self._words = (words,)  # in a tuple: they are parameters of the input, not of the output too
-        self.projection = nn.Linear(units, D, bias=False) if units != D else nn.Identity()
+        self.projection = projection_between(units, D)
 
     @property
     def vectors(self) -> Tensor:
@@ -169,8 +170,7 @@ class HierarchicalSoftmax(Output):
         last_class, last_number = divmod(self.size - 1, self.S)
         if last_number == self.S - 1:
             return scores
-        missing = torch.arange(self.S, device=scores.device) > last_number
-        return scores.masked_fill((classes == last_class)[..., None] & missing, -torch.inf)
+        return without_missing(scores, classes == last_class, last_number)
 
     def distribution(self, hidden: Tensor) -> Tensor:
         C = len(self.words.weight)

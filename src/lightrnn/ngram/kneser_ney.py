@@ -11,18 +11,26 @@ whose adjusted count is j, and Y = t_1 / (t_1 + 2 t_2),
 
     D(j) = j - (j + 1) · Y · t_{j+1} / t_j     for j = 1, 2; D(3) for all counts above 2.
 
-Every sentence starts after <s>, which is never predicted; its end is predicted; nothing is pruned. |V| is the size of
-the given vocabulary with </s> and <unk> and without <s>, and a word of it that does not occur gets γ / |V|, what lmplz
-gives <unk>. A literal <unk> in the text is a word like others, and there is no further unknown word beside it; lmplz
-refuses such text, and where it is renamed counts one word more. Where a t_j is 0 or a D(j) outside 0 … j, an order
-gets the discounts 0.5, 1, 1.5, as with `lmplz --discount_fallback`. One slip of lmplz is not repeated: in its t_j the
-word of the text that is new last goes by its occurrences (AdjustCounts::Run, "the last n-grams"), one unigram in all.
+Pruned, as by `lmplz --prune`, are n-grams that occur no more often than the threshold of their order: occurrences, not
+adjusted counts, decide. They count in every t_j and every sum all the same, and their D is a itself: what they had goes
+to γ(c). Thresholds never fall from one order to the next, so that the parts of what is kept are kept.
+
+A word that is pruned is not in the model's vocabulary any more.
+
+Every sentence starts after <s>, which is never predicted; its end is predicted. |V| is the size of the vocabulary with
+</s> and <unk> and without <s>, and a word of it that does not occur gets γ / |V|, what lmplz gives <unk>. A literal
+<unk> in the text is a word like others, and there is no further unknown word beside it; lmplz refuses such text, and
+where it is renamed counts one word more. Where a t_j is 0 or a D(j) outside 0 … j, an order gets the discounts 0.5, 1,
+1.5, as with `lmplz --discount_fallback`. One slip of lmplz is not repeated: in its t_j the word of the text that is new
+last goes by its occurrences (AdjustCounts::Run, "the last n-grams"), one unigram in all.
 
 All is done by sorting: the n-grams of order n are keys (place of the first n-1 words at order n-1) · size + last word,
 of which every position of the text has one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,20 +48,27 @@ Discounts = tuple[float, float, float]
 
 @dataclass
 class _Counted:
-    """The different n-grams of one order: keys (N_n,), adjusted counts, places at order n-1 of the last n-1 words."""
+    """The different n-grams of one order: keys (N_n,), how often they occur, adjusted counts, places at order n-1 of
+    the last n-1 words."""
 
     keys: Places
+    occurrences: NDArray[np.int64]
     counts: NDArray[np.int64]
     suffixes: NDArray[np.int32]
 
 
-def estimate(ids: Ids, vocabulary: Vocabulary, order: int = 5, progress: Progress = silent) -> NGram:
+def estimate(
+    ids: Ids, vocabulary: Vocabulary, order: int = 5, progress: Progress = silent, *, prune: Sequence[int] = ()
+) -> NGram:
     """The model of a token stream in which every sentence ends in eos; its `discounts` are those used.
 
-    Use it for a model to compare or mix with, and `write_arpa` to keep it for this and other programs.
+    prune: for each order the occurrences up to which n-grams are left out; the last value holds for all orders above.
+    What the first of them leaves out are words, which the model then does not know.
+    Use it for a model to compare or mix with, and `write_packed` or `write_arpa` to keep it.
     """
     if order < 1:
         raise LightRNNError(f"order (--order) must be at least 1, got {order}")
+    thresholds = thresholds_of(prune, order)
     if len(ids) == 0:
         raise LightRNNError("there is nothing to estimate an n-gram model from: the text is empty")
     if len(ids) >= 2**30:
@@ -65,7 +80,14 @@ def estimate(ids: Ids, vocabulary: Vocabulary, order: int = 5, progress: Progres
         )
     counted = _count(ids, vocabulary, order, progress)
     start, size = start_and_size(vocabulary)
-    predicted = np.arange(size) != start
+    kept = [grams.occurrences > threshold for grams, threshold in zip(counted, thresholds, strict=True)]
+    kept[0] |= thresholds[0] == 0  # words of the vocabulary that do not occur stay in it
+    kept[0][[start, vocabulary.eos_id, vocabulary.unk_id]] = True
+    if kept[0].sum() <= 3 and thresholds[0]:
+        raise LightRNNError(
+            f"no word occurs more than {thresholds[0]} times; begin prune (--prune) with a lower number"
+        )
+    predicted = kept[0] & (np.arange(size) != start)
     discounts: list[Discounts] = []
     levels: list[Level] = []
     below: Floats = np.where(predicted, 1 / predicted.sum(), 0.0)  # p_{n-1} of every (n-1)-gram; p_0 to begin with
@@ -73,6 +95,7 @@ def estimate(ids: Ids, vocabulary: Vocabulary, order: int = 5, progress: Progres
         progress(f"estimating {n}-grams", len(grams.keys))
         discounts.append(closed_form_discounts(grams.counts))
         taken = np.array([0.0, *discounts[-1]])[np.minimum(grams.counts, 3)]
+        taken = np.where(kept[n - 1], taken, grams.counts)
         contexts = grams.keys // size if n > 1 else np.zeros(size, np.int64)
         width = len(counted[n - 2].keys) if n > 1 else 1
         totals = np.bincount(contexts, grams.counts, width)
@@ -83,8 +106,37 @@ def estimate(ids: Ids, vocabulary: Vocabulary, order: int = 5, progress: Progres
             levels[-1] = Level(levels[-1].keys, levels[-1].log10_probs, _log10(gammas))
         levels.append(Level(grams.keys, _log10(probs), np.zeros(0)))
         below = probs
-        grams.counts, grams.suffixes = np.zeros(0, np.int64), np.zeros(0, np.int32)  # not needed any more
-    return NGram(vocabulary, levels, discounts)
+        grams.occurrences = grams.counts = np.zeros(0, np.int64)  # not needed any more
+        grams.suffixes = np.zeros(0, np.int32)
+    model = NGram(vocabulary, levels, discounts)
+    return _without_pruned(model, kept) if any(thresholds) else model
+
+
+def thresholds_of(prune: Sequence[int], order: int) -> list[int]:
+    """One for each order, from those given, none of which may be below the one before."""
+    given = [*prune] or [0]
+    if len(given) > order or given[0] < 0 or any(low > high for low, high in pairwise(given)):
+        raise LightRNNError(
+            f"prune (--prune) takes at most {order} whole numbers, one for each order, none below the one before, "
+            f"got {' '.join(map(str, given))}"
+        )
+    return given + [given[-1]] * (order - len(given))
+
+
+def _without_pruned(model: NGram, kept: list[NDArray[np.bool_]]) -> NGram:
+    """The model of what is kept: its words and contexts are kept too, and keys stay in order."""
+    words, old = model.vocabulary, model.size
+    ids, size = np.cumsum(kept[0]) - 1, int(kept[0].sum())
+    listed = np.flatnonzero(kept[0][: len(words)])
+    vocabulary = Vocabulary([words.words[word] for word in listed.tolist()], words.counts[listed], words.rules)
+    levels = []
+    places = np.zeros(1, np.int64)  # of the n-grams of the order below, among those kept
+    for level, keep in zip(model.levels, kept, strict=True):
+        contexts, last = np.divmod(level.keys[keep], old)
+        backoffs = level.log10_backoffs[keep] if len(level.log10_backoffs) else level.log10_backoffs
+        levels.append(Level(places[contexts] * size + ids[last], level.log10_probs[keep], backoffs))
+        places = np.cumsum(keep) - 1
+    return NGram(vocabulary, levels, model.discounts)
 
 
 def closed_form_discounts(counts: NDArray[np.int64]) -> Discounts:
@@ -111,7 +163,7 @@ def _count(ids: Ids, vocabulary: Vocabulary, order: int, progress: Progress) -> 
     occurrences = np.bincount(words, minlength=size)
     occurrences[start] = 0
     begins_sentence = np.zeros(size, bool)
-    levels = [_Counted(np.arange(size), occurrences, np.arange(size, dtype=np.int32))]
+    levels = [_Counted(np.arange(size), occurrences, occurrences, np.arange(size, dtype=np.int32))]
     for n in range(2, order + 1):
         progress(f"counting {n}-grams", len(ids))
         ends = np.flatnonzero(depth >= n - 1)
@@ -128,7 +180,8 @@ def _count(ids: Ids, vocabulary: Vocabulary, order: int, progress: Progress) -> 
         lower = levels[-1]
         extensions = np.bincount(suffixes, minlength=len(lower.keys))
         lower.counts = np.where(begins_sentence, lower.counts, extensions)
-        levels.append(_Counted(keys[first], np.diff(first, append=len(keys)), suffixes))
+        occurrences = np.diff(first, append=len(keys))
+        levels.append(_Counted(keys[first], occurrences, occurrences, suffixes))
         begins_sentence = depth[examples] == n - 1
         places = np.zeros(len(words), np.int32)
         places[ends] = np.cumsum(is_new, dtype=np.int32) - 1

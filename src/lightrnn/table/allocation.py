@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ..runtime import in_parallel
 from .transport import transport
-from .word_table import WordTable
 
 Words = NDArray[np.int64]
 
@@ -59,18 +58,17 @@ class Allocation:
         _, self._place_group = np.unique(self._place_group * n + self._places[:, component], return_inverse=True)
         self._groups = list(zip(_members(self._word_group), _members(self._place_group), strict=True))
 
-    def table(self) -> WordTable:
-        return WordTable(self.codes, self.shape)
 
-
-def allocate(costs: Sequence[CostMatrix], shape: tuple[int, ...], order: Sequence[int]) -> tuple[WordTable, float]:
-    """A table by assigning the components in some order, and the dual value of the first, a bound for it alone."""
+def allocate(
+    costs: Sequence[CostMatrix], shape: tuple[int, ...], order: Sequence[int]
+) -> tuple[NDArray[np.int64], float]:
+    """The codes (V, K) that come of assigning the components in some order, and the dual value of the first, a bound for it alone."""
     allocation = Allocation(costs[0].shape[0], shape)
     bounds = []
     for component in order:
         bounds.append(allocation.assign(component, costs[component]))
         allocation.fix(component)
-    return allocation.table(), bounds[0]
+    return allocation.codes, bounds[0]
 
 
 def _members(groups: NDArray[np.int64]) -> list[Words]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..runtime import Progress, silent
+from ..runtime import Progress, refuse_beyond_memory, silent
 from .allocation import Allocation, Words
-from .word_table import WordTable
 
 ITERATIONS = 12
 GAIN = 3e-3  # of the distances; an alternation that gains less is the last
@@ -49,15 +48,15 @@ def cluster(
     iterations: int = ITERATIONS,
     seed: int = 0,
     progress: Progress = silent,
-) -> WordTable:
-    """The table of a balanced clustering of word vectors[V, d], each counting with its weight[V] > 0.
+) -> NDArray[np.int64]:
+    """The codes (V, K) of a balanced clustering of word vectors[V, d], each counting with its weight[V] > 0.
 
     At most `iterations` (at least 1) alternations of assignment and means a component, fewer once they gain little.
     """
     random = np.random.default_rng(seed)
     allocation = Allocation(len(vectors), shape)
     if len(vectors) == 0:
-        return allocation.table()
+        return allocation.codes
     residuals = vectors.astype(np.float32, copy=True)
     probability = weights / weights.sum()
     for component, n in enumerate(shape):
@@ -75,18 +74,41 @@ def cluster(
             before = distance
         residuals -= centroids[chosen]
         allocation.fix(component)
-    return allocation.table()
+    return allocation.codes
+
+
+def refuse_clustering_beyond_memory(words: int, shape: tuple[int, ...]) -> None:
+    """Fail before a clustering whose distances would not fit."""
+    refuse_beyond_memory(
+        f"the clustering of {words:,} words into a table of {' × '.join(map(str, shape))}",
+        4 * words * max(shape),
+        "use a smaller vocabulary, or --rows nearer to its root",
+    )
 
 
 def table_vectors(
-    vectors: NDArray[np.float32], weights: NDArray[np.float32], table: WordTable
+    vectors: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    codes: NDArray[np.int64],
+    shape: tuple[int, ...],
+    *,
+    sweeps: int = 0,
 ) -> list[NDArray[np.float32]]:
-    """Of each component, (n_s, d): the vectors whose sum over a word's components stands for that of the word."""
+    """Of each component, (n_s, d): the vectors whose sum over a word's components stands for that of the word.
+
+    The first component's are means, those of the others means of what is left. Sweeps fit one after the other to what
+    all others leave, and so go on to the least squares.
+    """
     residuals = vectors.astype(np.float32, copy=True)
     found = []
-    for chosen, n in zip(table.codes.T, table.shape, strict=True):
+    for chosen, n in zip(codes.T, shape, strict=True):
         found.append(_means(residuals, weights, chosen, n))
         residuals -= found[-1][chosen]
+    for _ in range(sweeps):
+        for s, (chosen, n) in enumerate(zip(codes.T, shape, strict=True)):
+            change = _means(residuals, weights, chosen, n)
+            found[s] += change
+            residuals -= change[chosen]
     return found
 
 

@@ -208,7 +208,7 @@ def block(costs: Costs, table: WordTable, *, sweeps: int = SWEEPS, seed: int = 0
     components = range(table.components)
     orders = [[first, *(s for s in components if s != first)] for first in components]
     tries = [(order[0], *allocate(costs, table.shape, order)) for order in orders]
-    tables = [(table, 0), *((found, first) for first, found, _ in tries)]
+    tables = [(table, 0), *((WordTable(found, table.shape), first) for first, found, _ in tries)]
     table_costs, least = _table_costs(costs, [candidate for candidate, _ in tables])
     bound = sum(dual for _, _, dual in tries) - least
     best, lane = tables[int(np.argmin(table_costs))]

@@ -11,18 +11,21 @@ then holds for the other words, which share the rows from N on; their table, cou
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import LightRNNError
+from ..runtime import Progress, silent
 from ..text.spelling import Spelling
-from ..text.vocabulary import Vocabulary
+from ..text.vocabulary import Vocabulary, frequency_ranks
+from .numbers import counts_of, matrix_of, whole_numbers
 
 HEADER = "# lightrnn table, shape "
 COMPONENTS = (2, 8)  # least and most
@@ -61,6 +64,13 @@ def words_alone(counts: NDArray[np.int64], setting: int | str) -> NDArray[np.int
     least = max(OFTEN, SHARE * counts.sum())
     number = int((counts >= least).sum()) if setting == "auto" else int(setting)
     return np.argsort(-counts, kind="stable")[:number]
+
+
+def _alone(counts: NDArray[np.int64] | None, setting: int | str) -> NDArray[np.int64]:
+    """The same where counts may not be known."""
+    if counts is None and setting != 0:
+        raise LightRNNError(f"alone={setting!r} needs counts, since the most frequent words stand alone; give counts")
+    return words_alone(np.zeros(0, np.int64) if counts is None else counts, setting)
 
 
 def zipf_counts(size: int, tokens: float = 1e8) -> NDArray[np.int64]:
@@ -103,10 +113,16 @@ def _unfit(size: int, shape: tuple[int, ...], alone: int) -> LightRNNError:
 @dataclass(frozen=True)
 class WordTable:
     """codes: int64[V, K], the place of each word, -1 after the row of one that stands alone; shape: the number of
-    values of each component."""
+    values of each component.
+
+    What was known of the words when it was made, for layers to start from, is no part of the table and not written with
+    it: counts[V], and of each component vectors[n_s, d], whose sum over a word's codes stands for the word.
+    """
 
     codes: NDArray[np.int64]
     shape: tuple[int, ...]
+    counts: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
+    vectors: tuple[NDArray[np.float32], ...] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         size, components = self.codes.shape
@@ -144,14 +160,100 @@ class WordTable:
         components: int = 2,
         rows: int = 0,
         *,
-        seed: int,
-        alone: NDArray[np.int64] | None = None,
+        seed: int = 0,
+        alone: NDArray[np.int64] | int | str = 0,
+        counts: ArrayLike | None = None,
     ) -> "WordTable":
-        """The paper's start: words allocated to places at random; but for those that stand alone, if any."""
-        number = 0 if alone is None else len(alone)
-        places = np.random.default_rng(seed).permutation(vocabulary_size - number)
-        shared = cls.from_places(places, table_shape(vocabulary_size - number, components, rows))
-        return shared if alone is None else cls.with_alone(alone, shared)
+        """The paper's start: words allocated to places at random; but for those that stand alone, if any: these ids, or
+        by counts (V,) as `words_alone` has it."""
+        found = None if counts is None else counts_of(counts, vocabulary_size)
+        if not isinstance(alone, np.ndarray):
+            alone = _alone(found, alone)
+        places = np.random.default_rng(seed).permutation(vocabulary_size - len(alone))
+        shared = cls.from_places(places, table_shape(vocabulary_size - len(alone), components, rows))
+        return replace(cls.with_alone(alone, shared), counts=found)
+
+    @classmethod
+    def from_counts(
+        cls, counts: ArrayLike, *, components: int = 2, rows: int = 0, alone: int | str = 0
+    ) -> "WordTable":
+        """Words in order of falling counts (V,): words that are as frequent share a row. `alone`: see `words_alone`."""
+        found = counts_of(counts)
+        first = words_alone(found, alone)
+        ranks = frequency_ranks(np.delete(found, first))
+        shared = cls.from_places(ranks, table_shape(len(ranks), components, rows))
+        return replace(cls.with_alone(first, shared), counts=found)
+
+    @classmethod
+    def from_bigrams(
+        cls,
+        ids: ArrayLike,
+        size: int | None = None,
+        *,
+        words: Sequence[str] | None = None,
+        components: int = 2,
+        rows: int = 0,
+        alone: int | str = "auto",
+        seed: int = 0,
+        progress: Progress = silent,
+    ) -> "WordTable":
+        """Words that stand next to the same words share rows and columns: of any text of ids (N,), 0 … size-1.
+
+        Given how the words are spelled, rare ones go with those that end alike. `alone`: see `words_alone`.
+        """
+        from .bigrams import bigram_vectors
+
+        text = whole_numbers("ids", ids, size)
+        counts = np.bincount(text, minlength=size or 0)
+        vectors = bigram_vectors(text, counts, words=words, seed=seed, progress=progress)
+        shape = {"components": components, "rows": rows, "alone": alone}
+        return cls.from_embeddings(vectors, counts, **shape, seed=seed, progress=progress)
+
+    @classmethod
+    def from_embeddings(
+        cls,
+        matrix: ArrayLike,
+        counts: ArrayLike | None = None,
+        *,
+        components: int = 2,
+        rows: int = 0,
+        alone: int | str = 0,
+        seed: int = 0,
+        progress: Progress = silent,
+    ) -> "WordTable":
+        """A balanced clustering of any vectors of words (V, d), such as a trained embedding or output matrix.
+
+        Words weigh the root of their counts (V,), without counts all the same. `alone`: see `words_alone`.
+        """
+        vectors = matrix_of(matrix)
+        found = None if counts is None else counts_of(counts, len(vectors))
+        first = _alone(found, alone)
+        shape = table_shape(len(vectors) - len(first), components, rows)
+        weights = np.ones(len(vectors), np.int64) if found is None else found
+        return replace(cls.clustered(vectors, weights, first, shape, seed=seed, progress=progress), counts=found)
+
+    @classmethod
+    def clustered(
+        cls,
+        vectors: NDArray[np.float32],
+        counts: NDArray[np.int64],
+        alone: NDArray[np.int64],
+        shape: tuple[int, ...],
+        *,
+        seed: int,
+        progress: Progress = silent,
+    ) -> "WordTable":
+        """Some words alone, and a balanced clustering of the vectors (V, d) of the others into a table of this shape,
+        each counting by the root of its count (V,)."""
+        from .clustering import cluster, refuse_clustering_beyond_memory, root_counts, table_vectors
+
+        sharing = np.setdiff1d(np.arange(len(vectors)), alone)
+        refuse_clustering_beyond_memory(len(sharing), shape)
+        weights = root_counts(counts)[sharing]
+        codes = cluster(vectors[sharing], weights, shape, seed=seed, progress=progress)
+        first, *others = table_vectors(vectors[sharing], weights, codes, shape)
+        known = (np.concatenate([vectors[alone], first]), *others)
+        return replace(cls.with_alone(alone, cls(codes, shape)), vectors=known)
 
     @classmethod
     def with_alone(cls, alone: NDArray[np.int64], shared: "WordTable") -> "WordTable":

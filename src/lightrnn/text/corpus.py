@@ -314,6 +314,8 @@ class Corpus:
     def with_counts(self, counts: NDArray[np.int64]) -> "Corpus":
         """The same text with other counts of its words: those of all that a model was trained on."""
         words = self.vocabulary
+        if np.array_equal(counts, words.counts):
+            return self
         return replace(self, vocabulary=Vocabulary(words.words, counts, words.rules))
 
     def digest(self, *splits: str) -> str:

@@ -26,6 +26,7 @@ from ..registry import REFINEMENTS
 from ..runtime import Progress, choose_device, silent
 from ..table.bigrams import bigram_vectors
 from ..text.corpus import Corpus
+from ..text.rare import expected_counts
 from .clock import Clock
 from .fitting import Init, fitted
 from .refinement import carried_over, refine
@@ -108,6 +109,7 @@ def begin(
         model.set_dropout(recipe.model.dropout)
         corpus = corpus.with_counts(vocabulary.counts)
     else:
+        corpus = corpus.with_counts(expected_counts(corpus.vocabulary, recipe.training.unk_rate))
         if start is None:
             with clock.on("start"):
                 watched, text = corpus.watching(progress), corpus.split("train")

@@ -11,6 +11,7 @@ from ..models.kind import kind_of
 from ..registry import CELLS, KINDS, REFINEMENTS
 from ..table.word_table import WordTable, words_alone
 from ..text.corpus import Corpus
+from ..text.rare import expected_counts
 from ..text.vocabulary import Vocabulary
 from .refinement import NOTHING_TO_REFINE
 
@@ -46,7 +47,8 @@ def fitted(
                 "itself, or prepare it with --vocab MODEL"
             )
     if kind_of(recipe.model).has_table:
-        alone = len(words_alone(corpus.vocabulary.counts, recipe.model.alone))
+        counts = expected_counts(corpus.vocabulary, recipe.training.unk_rate)
+        alone = len(words_alone(counts, recipe.model.alone))
         recipe = replace(recipe, model=replace(recipe.model, alone=alone))
     all_alone = recipe.model.alone == len(corpus.vocabulary)
     if (table or init or all_alone) and chosen is not None and recipe.bootstrap.refinements and "refine" not in asked:

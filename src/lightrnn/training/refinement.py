@@ -99,8 +99,9 @@ def _cluster(
     sums = word_sums(model, ids, vocabulary, components=1, progress=progress)
     states = shrink(mean_states(sums), sums.counts)
     old = model.table
-    shared = cluster(states, root_counts(sums.counts), old.shared.shape, seed=seed, progress=progress)
-    return NextTable(old.with_shared(shared))
+    shape = old.shared.shape
+    codes = cluster(states, root_counts(sums.counts), shape, seed=seed, progress=progress)
+    return NextTable(old.with_shared(WordTable(codes, shape)))
 
 
 def _matching(

@@ -3,6 +3,7 @@
 Shapes: V words, n_s values of component s, d dimensions.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +14,10 @@ from torch import Tensor
 from ..config import BootstrapConfig, ModelConfig
 from ..models.kind import kind_of
 from ..models.lightrnn import LightRNN
-from ..runtime import Progress, refuse_beyond_memory, silent
+from ..nn.starts import fill_biases, fill_rest, fill_vectors, shares
+from ..runtime import Progress, silent
 from ..table.bigrams import bigram_vectors
-from ..table.clustering import cluster, root_counts, table_vectors
+from ..table.clustering import refuse_clustering_beyond_memory
 from ..table.word_table import WordTable, words_alone
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
@@ -29,7 +31,7 @@ class Start:
     """
 
     table: WordTable
-    vectors: list[NDArray[np.float32]] | None = None
+    vectors: Sequence[NDArray[np.float32]] | None = None
 
 
 def choose_start(
@@ -53,20 +55,11 @@ def choose_start(
     alone = words_alone(counts, model.alone)
     if config.start == "random" and kind.has_table:
         return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed, alone=alone))
-    sharing = np.setdiff1d(np.arange(len(vocabulary)), alone)
-    shape = (shape[0] - len(alone), *shape[1:])
-    refuse_beyond_memory(
-        f"the clustering of {len(sharing):,} words into a table of {' × '.join(map(str, shape))}",
-        4 * len(sharing) * max(shape),
-        "use a smaller vocabulary, or --rows nearer to its root",
-    )
+    shared_shape = (shape[0] - len(alone), *shape[1:])
+    refuse_clustering_beyond_memory(len(vocabulary) - len(alone), shared_shape)
     vectors = bigram_vectors(ids, counts, words=vocabulary.words, seed=seed, progress=progress)
-    weights = root_counts(counts)
-    table = cluster(vectors[sharing], weights[sharing], shape, seed=seed, progress=progress)
-    if not config.start_vectors:
-        return Start(WordTable.with_alone(alone, table))
-    rows, *others = table_vectors(vectors[sharing], weights[sharing], table)
-    return Start(WordTable.with_alone(alone, table), [np.concatenate([vectors[alone], rows]), *others])
+    table = WordTable.clustered(vectors, counts, alone, shared_shape, seed=seed, progress=progress)
+    return Start(table, table.vectors if config.start_vectors else None)
 
 
 def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], scale: float) -> None:
@@ -80,21 +73,10 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
     with torch.no_grad():
         inputs = torch.split(model.input_vectors.weight, list(model.shape))
         outputs: list[Tensor] = [] if model.config.tied else list(model.output_vectors)
-        for to_fill, vectors in zip((*inputs, *outputs), 2 * start.vectors, strict=False):
-            if len(to_fill) == 0:
-                continue
-            centred = (vectors - vectors.mean(axis=0))[:, : to_fill.shape[1]]
-            scaled = centred * (scale / max(float(centred.std()), 1e-30))
-            to_fill[:, : scaled.shape[1]] = torch.from_numpy(scaled).to(to_fill)
-        for bias, chosen in zip(model.output_bias, start.table.codes.T, strict=False):
-            there = chosen >= 0
-            logs = np.log(np.bincount(chosen[there], weights=np.maximum(counts, 0.5)[there], minlength=len(bias)))
-            if len(bias):
-                bias.copy_(torch.from_numpy(logs - logs.mean()))
+        for to_fill, vectors in zip((*inputs, *outputs), (*start.vectors, *start.vectors), strict=False):
+            fill_vectors(to_fill, vectors, scale)
+        for bias, codes in zip(model.output_bias, start.table.codes.T, strict=False):
+            fill_biases(bias, shares(codes, counts, len(bias)))
         if model.head:
-            shares = np.bincount(start.table.codes[:, 0], weights=np.maximum(counts, 0.5), minlength=model.shape[0])
-            rest = shares[model.head :]
-            weights = torch.from_numpy(rest / rest.sum()).to(model.rest_vector)
-            model.rest_vector.copy_((weights @ model.scoring_vectors(0)[model.head :])[None])
-            if model.rest_bias is not None:
-                model.rest_bias.fill_(float(np.log(rest.sum()) - np.log(shares).mean()))
+            of_rows = shares(start.table.codes[:, 0], counts, model.shape[0])
+            fill_rest(model.rest_vector, model.rest_bias, model.scoring_vectors(0), of_rows, model.head)

@@ -24,6 +24,7 @@ from ..inference.evaluation import Evaluation
 from ..inference.passes import evaluate
 from ..models.base import RecurrentModel, State
 from ..models.tensors import check_finite, check_like
+from ..text.rare import with_unknown
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Window, text_windows
@@ -172,7 +173,8 @@ class Trainer:
     def _windows(self, epoch: int, skip: int) -> Iterator[Window]:
         order = np.random.default_rng([self.config.seed, epoch])
         shape = self.config.batch_size, self.config.window
-        return text_windows(self.train, self.vocabulary, self.model.spelling, *shape, order, skip)
+        text = with_unknown(self.train, self.vocabulary, self.config.unk_rate, order)
+        return text_windows(text, self.vocabulary, self.model.spelling, *shape, order, skip)
 
     def _timed_batch(self, window: Window) -> Batch:
         with self.clock.on("training"):

@@ -1,0 +1,46 @@
+"""What layers over a word table share: the table itself, as a buffer, and what follows from it."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..table.word_table import WordTable
+
+
+class TableLayer(nn.Module):
+    """codes: the table, int32 (V, K), -1 where a word has no code, a buffer that `state_dict` holds.
+
+    A table that is loaded takes the place of the one that the layer was made with, of the same shape.
+    """
+
+    codes: Tensor
+    words: Tensor  # (V,): the word in each place
+
+    def __init__(self, table: WordTable) -> None:
+        super().__init__()
+        self.shape = table.shape
+        self.size = len(table)
+        self.register_buffer("codes", torch.from_numpy(table.codes.astype(np.int32)))
+        self.register_buffer("words", torch.from_numpy(table.words), persistent=False)
+        self._follow(table)
+
+    def _follow(self, table: WordTable) -> None:
+        self.alone = table.alone
+        self.last_column = table.last_place[-1]
+        self.is_full = table.is_full
+        self.words.copy_(torch.from_numpy(table.words))
+
+    @property
+    def table(self) -> WordTable:
+        return WordTable(self.codes.cpu().numpy().astype(np.int64), self.shape)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *arguments)  # type: ignore[no-untyped-call]
+        self._follow(self.table)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where the vectors of each component begin when they are stacked."""
+        return [sum(self.shape[:s]) for s in range(len(self.shape))]

@@ -1,0 +1,46 @@
+"""Where layers over a table start: vectors from what is known of the words, biases from their shares of the text.
+
+Shapes: V words, n values of a component, d dimensions of what is known, D of what is filled.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def fill_vectors(to_fill: Tensor, vectors: NDArray[np.float32], scale: float) -> None:
+    """Fill as many dimensions of (n, D) as vectors (n, d) have: centred, with a standard deviation of `scale`."""
+    if len(to_fill) == 0:
+        return
+    centred = (vectors - vectors.mean(axis=0))[:, : to_fill.shape[1]]
+    scaled = centred * (scale / max(float(centred.std()), 1e-30))
+    to_fill[:, : scaled.shape[1]] = torch.from_numpy(scaled).to(to_fill)
+
+
+def shares(codes: NDArray[np.int64], counts: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    """(n,): what each value of a component has of the text, in words; codes (V,), -1 for a word without one. A word
+    that was never seen counts a half."""
+    there = codes >= 0
+    return np.bincount(codes[there], weights=np.maximum(counts, 0.5)[there], minlength=n)
+
+
+def fill_biases(to_fill: Tensor, found: NDArray[np.float64]) -> None:
+    """Begin (n,) at the logs of the shares, which a softmax makes shares again."""
+    if len(to_fill):
+        logs = np.log(found)
+        to_fill.copy_(torch.from_numpy(logs - logs.mean()))
+
+
+def fill_rest(
+    vector: Tensor, bias: Tensor | None, vectors: Tensor, found: NDArray[np.float64], head: int
+) -> None:
+    """The rows that are not in the head have together what they have one by one: their mean vector (1, D), their share.
+
+    vectors (R, D) and found (R,), the shares, are those of all rows.
+    """
+    rest = found[head:]
+    weights = torch.from_numpy(rest / rest.sum()).to(vector)
+    vector.copy_((weights @ vectors[head:])[None])
+    if bias is not None:
+        bias.fill_(float(np.log(rest.sum()) - np.log(found).mean()))

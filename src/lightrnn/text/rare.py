@@ -1,0 +1,31 @@
+"""Words seen once, read as unknown now and then: how a model learns where words come that it has never seen.
+
+A text without unknown words teaches nothing of them, and every new word of another text is then a surprise of ten nats.
+But what stands where its words seen once stand is what new words are like, and there are as many of them as new words
+are to be expected (Good and Turing).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .spelling import Ids
+from .vocabulary import Vocabulary
+
+
+def expected_counts(vocabulary: Vocabulary, rate: float) -> NDArray[np.int64]:
+    """[V]: how often words are read if those seen once are unknown at this rate; as they are, where unknown words were
+    seen."""
+    counts = vocabulary.counts.copy()
+    if rate and vocabulary.never_saw_unknown:
+        counts[vocabulary.unk_id] = round(rate * int((counts == 1).sum()))
+    return counts
+
+
+def with_unknown(ids: Ids, vocabulary: Vocabulary, rate: float, draw: np.random.Generator) -> Ids:
+    """A text in which words seen once are unknown at this rate; as it is, where it has unknown words of its own."""
+    if not rate or (np.asarray(ids) == vocabulary.unk_id).any():
+        return ids
+    places = np.flatnonzero(vocabulary.counts[ids] == 1)
+    read = np.array(ids)
+    read[places[draw.random(len(places)) < rate]] = vocabulary.unk_id
+    return read
