@@ -59,7 +59,7 @@ def test_a_text_as_a_whole_and_word_by_word(shape: dict[str, object], convention
     for place, word in enumerate(ids.tolist()):
         distribution = np.exp(recent.next_log_probs(state))
         assert distribution.sum() == pytest.approx(1, abs=1e-6)  # some hundred numbers in float32
-        log_prob, state = recent.advance(state, word)
+        log_prob, state = recent.read_word(state, word)
         assert exp(log_prob) == pytest.approx(distribution[word], abs=1e-7)
         assert exp(at_once[place]) == pytest.approx(distribution[word], rel=1e-4, abs=1e-7)
         if convention == "sentence" and word == lm.vocabulary.eos_id:
@@ -75,20 +75,20 @@ def test_features_are_what_the_words_are_scored_by() -> None:
     state = lm.stream_state()
     for place, word in enumerate(ids[:30].tolist()):
         np.testing.assert_allclose(lm.state_features(state), features[place], atol=FLOAT32)
-        _, state = lm.advance(state, word)
+        _, state = lm.read_word(state, word)
 
 
 def test_states_are_values_and_bounded() -> None:
     recent = CacheLM(lm_of(), 2 * BLOCK, 3)
     state = recent.begin_state()
     for word in text_of(3 * BLOCK + 90, 23).tolist():
-        _, state = recent.advance(state, word)
+        _, state = recent.read_word(state, word)
     assert 2 * BLOCK <= sum(map(len, state.memory.words)) <= 3 * BLOCK
     before = recent.next_log_probs(state)
-    forks = [recent.advance(state, word)[1] for word in (3, 4)]
+    forks = [recent.read_word(state, word)[1] for word in (3, 4)]
     assert forks[0].memory.features[0] is forks[1].memory.features[0]  # what is old is shared
     np.testing.assert_array_equal(recent.next_log_probs(state), before)
-    assert recent.advance(forks[0], 3)[0] > recent.advance(forks[1], 3)[0]
+    assert recent.read_word(forks[0], 3)[0] > recent.read_word(forks[1], 3)[0]
 
 
 @pytest.mark.parametrize("size", [7, 300])
@@ -139,5 +139,5 @@ def test_without_any_context_words_have_their_share_of_the_text() -> None:
     recent = CacheLM(lm, 10)
     for state in (recent.empty_state(), recent.begin_state()):
         np.testing.assert_array_equal(recent.next_log_probs(state), lm.unigram)
-        assert recent.advance(state, 4)[0] == lm.unigram[4]
+        assert recent.read_word(state, 4)[0] == lm.unigram[4]
     assert isinstance(recent.network, NetworkLM)

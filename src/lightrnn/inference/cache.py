@@ -115,8 +115,8 @@ class CacheLM(LM):
     def empty_state(self) -> CacheState:
         return CacheState(self.network.empty_state(), Memory(self.size))
 
-    def advance(self, state: CacheState, word: int) -> tuple[float, CacheState]:
-        _, inner = self.network.advance(state.inner, word)
+    def read_word(self, state: CacheState, word: int) -> tuple[float, CacheState]:
+        _, inner = self.network.read_word(state.inner, word)
         features = self._direction(state)
         if features is None:
             return float(self.unigram[word]), CacheState(inner, state.memory)

@@ -236,7 +236,7 @@ class NetworkLM(LM):
         random, state, drawn = np.random.default_rng(0), self.stream_state(), np.empty(FAMILIAR, np.int32)
         for place in range(FAMILIAR):
             drawn[place] = self.draw(state, 1.0, random)
-            _, state = self.advance(state, int(drawn[place]))
+            _, state = self.read_word(state, int(drawn[place]))
         return Adapter(self.model, self.vocabulary.bos_id, drawn)
 
     def _weights_changed(self) -> None:
