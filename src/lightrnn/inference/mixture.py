@@ -113,12 +113,15 @@ class Mix(LM):
     ) -> NDArray[np.float64]:
         """(N, M): the natural-log probability that each model gives to each token."""
         columns = np.empty((len(ids), len(self.members)))
-        for m, (member, translated, shares) in enumerate(
-            zip(self.members, self._translations, self._shares, strict=True)
-        ):
-            parts = member.token_log_probs(translated[ids], convention, batch_size=batch_size, progress=progress)
-            columns[:, m] = parts.sum(axis=1, dtype=np.float64) + shares[ids]
+        for m, member in enumerate(self.members):
+            words, shares = self.translated(m, ids)
+            parts = member.token_log_probs(words, convention, batch_size=batch_size, progress=progress)
+            columns[:, m] = parts.sum(axis=1, dtype=np.float64) + shares
         return columns
+
+    def translated(self, member: int, ids: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        """(N,): tokens of the mix as ids of one of its models, and the log of the share that each has of that word."""
+        return self._translations[member][ids], self._shares[member][ids]
 
     @property
     def unigram(self) -> NDArray[np.float64]:
