@@ -32,7 +32,7 @@ def _onnx(model: Path, out: Path, precision: Precision) -> Sizes:
     from ..packed.model import Network
     from ..packed.onnx_export import export, part_sizes
 
-    graph = export(Network.of_folder(model), precision)
+    graph = export(Network.load(model), precision)
     out.write_bytes(graph.SerializeToString())
     return part_sizes(graph)
 
