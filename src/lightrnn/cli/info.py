@@ -64,11 +64,11 @@ def info(
             _mix_info(folder, as_json)
             return
         if folder.is_file():
-            parts, config, files = _packed(folder)
+            stored, config, files = _packed(folder)
             if config["kind"] == NGRAM:
                 _ngram_info(config, files, as_json)
                 return
-            told = _packed_network(folder, parts, config)
+            told = _packed_network(folder, stored, config)
         else:
             config = read_config(folder)
             told = _trained(folder, ModelConfig.from_dict(config["model"], str(folder)))
