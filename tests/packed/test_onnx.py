@@ -346,6 +346,14 @@ def test_int8_costs_next_to_nothing(trained: Path, tiny: Corpus, call: Call, tmp
     assert exact < 0.5 * len(lm.vocabulary)  # it has learnt something that could be lost
 
 
+def test_a_packed_file_makes_the_same_as_its_folder(trained: Path, call: Call, tmp_path: Path) -> None:
+    """But for the order of words that only the folder knows, which a table has no use for."""
+    for source, made in ((trained, "words.lightrnn"), (trained, "one.onnx"), ("words.lightrnn", "other.onnx")):
+        printed(call("pack", source, "-o", made))
+    one, other = (onnx.load(tmp_path / name) for name in ("one.onnx", "other.onnx"))
+    assert one.SerializeToString() == other.SerializeToString()
+
+
 def test_the_program_of_the_docs_answers_as_lightrnn_does(trained: Path, call: Call, tmp_path: Path) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8"), re.S)
     assert not re.search(r"torch|lightrnn\b(?!\"\])", program)
