@@ -1,0 +1,564 @@
+"""The page that runs a packed model: the same answers as NumPy gives, and what a person does with it, in a browser."""
+
+import base64
+import json
+from html.parser import HTMLParser
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from browser import BACKSPACE, DOWN, ENTER, ESCAPE, LEFT, RIGHT, TAB, Browser
+from helpers import CELLS, made_up_vocabulary, printed, random_lightrnn, run_here, train_small
+from lightrnn.container import read_parts, write_parts
+from lightrnn.models.predictor import CodePredictor
+from lightrnn.packed.model import Network, read, write
+from lightrnn.packed.page import packed_page
+from lightrnn.table.explorer import column_words, row_words
+from lightrnn.text.corpus import Corpus
+from lightrnn.text.rules import TextRules
+from lightrnn.text.vocabulary import Vocabulary
+
+NASTY = [
+    *(
+        "</script><script>alert(1)</script>",
+        "<img/src=x/onerror=alert(1)>",
+        "<!--<script>",
+        "{{model}}",
+        "&lt;",
+        '"',
+        "\\",
+    ),
+    *(
+        "\ufeff",
+        "\ufeffé",
+        "é",
+        "中文",
+        "\U0001f469‍\U0001f469",
+        "\uffee",
+        "x" * 300,
+        "xylo",
+        "__proto__",
+        "constructor",
+    ),
+]
+SETTLED = "refresh().then(() => located)"  # all keys so far are answered, and the place of the word is shown
+CONTEXT = ["w3", "w1", "</s>", "w17", "w3"]
+
+
+def network_of(vocabulary: Vocabulary, **settings: Any) -> Network:
+    """A random LightRNN of these words."""
+    model = random_lightrnn(V=len(vocabulary), **settings)
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items() if name != "codes"}
+    return Network(model.config, vocabulary, weights, model.table, {})
+
+
+def numbered_vocabulary(size: int, **rules: Any) -> Vocabulary:
+    """As `made_up_vocabulary`, of w0 …"""
+    made = made_up_vocabulary([f"w{i}" for i in range(size - 2)])
+    return Vocabulary(made.words, made.counts, TextRules(**rules))
+
+
+def open_page(browser: Browser, folder: Path, packed: bytes, title: str = "a model") -> None:
+    page = folder / "page.html"
+    page.write_text(packed_page(packed, title), encoding="utf-8")
+    browser.open(page)
+    browser.run("return ready")
+
+
+def suggested(browser: Browser) -> list[str]:
+    """The words that can be taken."""
+    return browser.run(f"return {SETTLED}.then(() => Array.from(suggestions.children, item => item.dataset.word))")
+
+
+# --- the page itself
+
+
+class Elements(HTMLParser):
+    """What a browser's parser makes of the page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, str] = {}
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        name = self.found[-1][1].get("id") or self.found[-1][0] if self.found else ""
+        self.texts[name] = self.texts.get(name, "") + data
+
+
+def test_a_page_holds_the_packed_bytes_and_names_nothing_outside() -> None:
+    packed = write(network_of(made_up_vocabulary(NASTY)))
+    elements = Elements(packed_page(packed, "</title>&amp;<script>{{model}}"))
+    assert base64.b64decode(elements.texts["model"]) == packed
+    assert {elements.texts[name].strip() for name in ("title", "h1")} == {"</title>&amp;<script>{{model}}"}
+    assert [tag for tag, _ in elements.found].count("script") == 3
+    links = [value for _, attributes in elements.found for name, value in attributes.items() if name in {"src", "href"}]
+    assert links == ["data:,"]
+    assert not [name for _, attributes in elements.found for name in attributes if name.startswith(("on", "style"))]
+
+
+# --- the same answers as NumPy
+
+IN_A_WORKER = """
+const [body, ...given] = arguments, script = `${$("worker").textContent}
+  onmessage = async ({ data }) => postMessage(await (async (...given) => { ${body} })(...data));`;
+return new Promise((resolve, reject) => {
+  const worker = new Worker(URL.createObjectURL(new Blob([script])));
+  worker.onmessage = ({ data }) => { worker.terminate(); resolve(data); };
+  worker.onerror = reject;
+  worker.postMessage(given);
+});
+"""
+ASK = """
+const [payloads, context, prefixes] = given, told = [];
+for (const payload of payloads) {
+  const reader = new Reader(await readModel(fromBase64(payload))), { network, model } = reader;
+  const spelled = found => found.map(({ word, logProb }) => [model.words.text(word), logProb]);
+  const path = reader.follow(reader.numbers(context)).map(step => step.logProb), after = reader.at(path.length);
+  told.push({
+    path,
+    all: spelled(network.likeliest(network.open(after), model.words.count)),
+    best: prefixes.map(prefix => model.words.beginningWith(prefix))
+      .map(range => spelled(network.likeliest(network.open(after), 10, range))),
+    greedy: model.words.text(network.draw(network.open(after), 0)),
+  });
+}
+return told;
+"""
+
+
+def in_a_worker(browser: Browser, body: str, *given: Any) -> Any:
+    """What some JavaScript returns that runs behind the page's own scripts for the worker."""
+    return browser.run(IN_A_WORKER, body, *given)
+
+
+def encoded(packed: bytes) -> str:
+    return base64.b64encode(packed).decode()
+
+
+def assert_parity(browser: Browser, files: list[bytes], context: list[str], prefixes: list[str]) -> None:
+    """Log-probabilities to 1e-4, and the very same top ten, with and without a prefix."""
+    told = in_a_worker(browser, ASK, [encoded(packed) for packed in files], context, prefixes)
+    for packed, found in zip(files, told, strict=True):
+        assert_like_numpy(read(packed, "packed"), found, context, prefixes)
+
+
+def assert_like_numpy(network: Network, found: dict[str, Any], context: list[str], prefixes: list[str]) -> None:
+    predictor = CodePredictor(network.config, network.weights, network.table)
+    vocabulary = network.vocabulary
+    last, path = vocabulary.bos_id, []
+    state = predictor.fresh_state(last)
+    for word in vocabulary.encode(context).tolist():
+        log_prob, state = predictor.word(last, state, word)
+        path, last = [*path, log_prob], word
+    assert found["path"] == pytest.approx(path, abs=1e-4)
+    every = predictor.all_words(last, state)
+    assert len(found["all"]) == len(vocabulary)
+    given = dict(found["all"])
+    assert [given[word] for word in vocabulary.words] == pytest.approx(every.tolist(), abs=1e-4)
+    for prefix, best in zip(prefixes, found["best"], strict=True):
+        allowed = np.array([word.startswith(prefix) for word in vocabulary.words])
+        wanted = predictor.likeliest(last, state, 10, allowed)
+        assert [word for word, _ in best] == [vocabulary.words[w] for w in wanted.words]
+        assert [log_prob for _, log_prob in best] == pytest.approx(wanted.log_probs.tolist(), abs=1e-4)
+    assert found["greedy"] == vocabulary.words[predictor.draw(last, state, 0, np.random.default_rng())]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("cell", CELLS)
+def test_answers_are_those_of_numpy_on_the_same_bytes(browser: Browser, tmp_path: Path, cell: str, layers: int) -> None:
+    vocabulary = numbered_vocabulary(61)
+    open_page(browser, tmp_path, write(network_of(vocabulary)))
+    places = [{}, {"alone": 9}, {"alone": 9, "head": 4}, {"K": 3}, {"K": 3, "alone": 20, "head": 20}, {"rows": 30}]
+    vectors: list[dict[str, Any]] = [{}, {"tied": True}, {"tied": True, "units": 5, "bias": False}]
+    variants = [place | vector for place, vector in product(places, vectors)]
+    networks = [network_of(vocabulary, cell=cell, layers=layers, **variant) for variant in variants]
+    files = [write(network, precision) for network in networks for precision in ("int8", "float32")]
+    assert_parity(browser, files, CONTEXT, ["", "w", "w1", "w58", "<", "x"])
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"alone": 61}, {"alone": 60}, {"K": 8}, {"rows": 1}, {"rows": 61}, {"K": 4, "alone": 1, "head": 1}],
+    ids=str,
+)
+def test_odd_tables(browser: Browser, tmp_path: Path, settings: dict[str, int]) -> None:
+    packed = write(network_of(numbered_vocabulary(61), **settings))
+    open_page(browser, tmp_path, packed)
+    assert_parity(browser, [packed], CONTEXT, ["", "w2"])
+
+
+@pytest.mark.parametrize(("precision", "group"), [("float16", 0), ("int8", 3), ("int8", 4), ("int8", 1000)])
+def test_precisions_and_groups(browser: Browser, tmp_path: Path, precision: Any, group: int) -> None:
+    packed = write(network_of(numbered_vocabulary(61), alone=9, tied=True), precision, group)
+    open_page(browser, tmp_path, packed)
+    assert_parity(browser, [packed], CONTEXT, ["", "w2"])
+
+
+def test_hostile_words_are_found_by_their_bytes(browser: Browser, tmp_path: Path) -> None:
+    packed = write(network_of(made_up_vocabulary(NASTY), alone=3))
+    open_page(browser, tmp_path, packed)
+    assert_parity(browser, [packed], NASTY, ["", "x", "\ufeff", "<", "é", "\U0001f469", "__"])
+
+
+def test_draws_follow_the_distribution(browser: Browser, tmp_path: Path) -> None:
+    packed = write(network_of(numbered_vocabulary(12), alone=3, seed=3))
+    open_page(browser, tmp_path, packed)
+    network = read(packed, "packed")
+    predictor = CodePredictor(network.config, network.weights, network.table)
+    state = predictor.fresh_state(network.vocabulary.bos_id)
+    random = np.random.default_rng(5)
+    wanted = [predictor.draw(network.vocabulary.bos_id, state, 1.3, random) for _ in range(3000)]
+    shares = np.bincount(wanted, minlength=12) / 3000
+    draws = """
+    const reader = new Reader(await readModel(fromBase64(given[0]))), opened = reader.open(reader.at(0));
+    return Array.from({ length: 3000 }, () => reader.model.words.text(reader.network.draw(opened, 1.3)));
+    """
+    found = network.vocabulary.encode(in_a_worker(browser, draws, encoded(packed)))
+    assert np.bincount(found, minlength=12) / 3000 == pytest.approx(shares, abs=0.06)  # five standard errors
+
+
+# --- what a person does
+
+
+@pytest.fixture(scope="module")
+def trained(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained model, packed; its page is beside it."""
+    folder = tmp_path_factory.mktemp("trained")
+    model = train_small(tiny, folder / "a model", alone=20, tied=True, embedding_size=6)
+    for name in ("words.lightrnn", "page.html"):
+        printed(run_here("pack", model, "-o", folder / name))
+    return folder / "words.lightrnn"
+
+
+@pytest.fixture
+def page(trained: Path, browser: Browser) -> Browser:
+    """A window in which the page of the trained model is open."""
+    browser.open(trained.with_name("page.html"))
+    browser.run("return ready")
+    return browser
+
+
+def next_words(model: Path, context: str, prefix: str = "", count: int = 8) -> list[tuple[str, float]]:
+    """What `lightrnn next` says, without the unknown word."""
+    asked = ("--prefix", prefix) if prefix else ()
+    told = json.loads(printed(run_here("next", model, context, "-k", count + 1, *asked, "--json")))
+    return [(next_["word"], next_["probability"]) for next_ in told["words"] if next_["word"] != "<unk>"][:count]
+
+
+def test_typing_suggests_what_next_says(page: Browser, trained: Path) -> None:
+    assert page.run("return document.title") == "a model"
+    asked = [
+        ("", ""),
+        ("", "w"),
+        ("w1 ", ""),
+        ("w1 ", "w2"),
+        ("w1 w2 ", ""),
+        ("w1 w2 nonsense ", ""),
+        ("w1\tw2  w3 ", "w1"),
+    ]
+    for before, prefix in asked:
+        page.run("text.value = ''; text.focus()")
+        page.run("document.execCommand('insertText', false, arguments[0])", before)
+        page.type("#text", prefix) if prefix else None
+        wanted = next_words(trained, before, prefix)
+        assert suggested(page) == [word for word, _ in wanted]
+        shown = page.run("return view.suggestions.map(suggestion => suggestion.probability)")
+        assert shown == pytest.approx([probability for _, probability in wanted], rel=1e-4)
+    assert page.text("#suggestions li small").endswith("%")
+    assert page.complaints() == []
+
+
+def test_surprise_and_perplexity_are_those_of_score(page: Browser, trained: Path) -> None:
+    page.type("#text", "w1 w2 nonsense w3\n")
+    suggested(page)
+    command = ("score", trained, "-", "--format", "jsonl", "--log-base", "2")
+    told = json.loads(printed(run_here(*command, stdin=b"w1 w2 nonsense w3\n")))
+    bits = page.run("return view.tokens.map(token => token.bits)")
+    assert bits == pytest.approx([-value for value in told["log_probs"][:-1]], abs=1e-3)
+    assert page.run("return view.perplexity") == pytest.approx(told["perplexity"], rel=1e-4)
+    assert page.text("#perplexity") == f"{told['perplexity']:.1f} perplexity 4 words · 1 sentence end · 1 unknown"
+
+    # Each word has its ground, the more surprising the stronger; the unknown one is marked.
+    grounds = "return Array.from(shades.children, ground => [ground.textContent, ground.classList.contains('unknown'), "
+    shown = page.run(grounds + "Number(ground.style.getPropertyValue('--surprise'))])")
+    words = [("w1", False), ("w2", False), ("nonsense", True), ("w3", False)]
+    assert [(word, unknown) for word, unknown, _ in shown] == words
+    assert [strength for *_, strength in shown] == pytest.approx([min(value / 16, 1) for value in bits], abs=1e-3)
+    x, y = page.run("const b = shades.children[1].getBoundingClientRect(); return [b.x + 5, b.y + 5]")
+    page.point(x, y)
+    assert page.text("#tip").startswith(f"{bits[1]:.1f} bits · ")
+
+
+@pytest.mark.parametrize("convention", ["stream", "sentence"])
+def test_lines_go_on_as_the_convention_says(browser: Browser, tmp_path: Path, convention: str) -> None:
+    vocabulary = numbered_vocabulary(61, convention=convention)
+    packed = write(network_of(vocabulary, alone=9), "float32")
+    network = read(packed, "packed")
+    predictor = CodePredictor(network.config, network.weights, network.table)
+    bos, ids = network.vocabulary.bos_id, network.vocabulary.encode(["w1", "w2", "</s>", "w4", "w5"]).tolist()
+    begin = last, state = bos, predictor.fresh_state(bos)
+    nats = []
+    for word in ids:
+        log_prob, state = predictor.word(last, state, word)
+        nats, last = [*nats, log_prob], word
+        if convention == "sentence" and word == network.vocabulary.eos_id:
+            last, state = begin
+    open_page(browser, tmp_path, packed)
+    browser.type("#text", "w1 w2\nw4 w5 ")
+    suggested(browser)
+    assert browser.run("return Math.log(view.perplexity)") == pytest.approx(-np.mean(nats), abs=1e-4)
+
+
+def test_the_rules_of_the_text_apply(browser: Browser, tmp_path: Path) -> None:
+    words = ["straße", "éa", "éb", "1", "2", "ab"]
+    vocabulary = Vocabulary(["</s>", "<unk>", *words], np.arange(8, 0, -1), TextRules("nfkc", lowercase=True))
+    open_page(browser, tmp_path, write(network_of(vocabulary)))
+    insert = "text.value = ''; text.focus(); document.execCommand('insertText', false, arguments[0]); "
+    insert += f"return {SETTLED}"
+    browser.run(insert, "STRASSE STRAẞE E\u0301A ﹢ １\u00a0２ ")  # the last are two words to these rules
+    assert browser.run("return view.tokens.map(token => token.isUnknown)") == [True, False, False, True, False]
+    assert browser.run("return view.count") == 6
+    browser.run(insert, "E\u0301")
+    assert set(suggested(browser)) == {"éa", "éb"}
+    browser.run(insert, "ab １\u00a0A")  # and a prefix may begin within a token
+    assert suggested(browser) == ["ab"]
+
+
+def test_keyboard_alone(page: Browser, trained: Path) -> None:
+    value = f"return {SETTLED}.then(() => text.value)"
+    page.press(TAB, *"w")  # into the text
+    taken = suggested(page)[0]
+    page.press(TAB)
+    assert page.run(value) == f"{taken} "
+    page.press(*"w")
+    assert suggested(page) == [word for word, _ in next_words(trained, taken, "w")]
+    third = suggested(page)[2]
+    page.press(RIGHT, RIGHT, RIGHT, LEFT)
+    assert page.run("return document.getElementById(text.getAttribute('aria-activedescendant')).dataset.word") == third
+    assert page.run("return document.querySelector('[aria-selected=true]').dataset.word") == third
+    page.press(ENTER)
+    assert page.run(value) == f"{taken} {third} "
+    assert suggested(page) == [word for word, _ in next_words(trained, f"{taken} {third}")]
+    page.press(ENTER)  # nothing was marked: it ends the sentence
+    page.press(*"w1", BACKSPACE, DOWN, DOWN, ENTER)
+    text = page.run(value)
+    assert text.startswith(f"{taken} {third} \nw")
+    assert page.run("return view.count") == 4
+
+    # Escape lets Tab leave; the other controls follow, and Enter or space presses them.
+    page.press(ESCAPE, TAB)
+    assert page.run("return document.activeElement.id") == "write"
+    page.press(TAB, TAB, *[LEFT] * 40)
+    assert page.run("return [document.activeElement.id, $('degrees').textContent]") == ["temperature", "0.00"]
+    page.press(TAB, " ")
+    assert page.run("return $('unknown').checked")
+    assert "<unk>" in page.run(
+        "return ask('look', {text: '', caret: 0, count: 99, unknown: true})"
+        ".then(answer => answer.suggestions.map(found => found.word))"
+    )
+    page.run("$('clear').focus()")
+    page.press(ENTER)
+    assert page.run(value) == ""
+    assert page.complaints() == []
+
+
+def test_the_caret_may_stand_anywhere(page: Browser, trained: Path) -> None:
+    page.type("#text", "w1 w20 w3 w4")
+    page.run("text.setSelectionRange(5, 5)")  # within the second word
+    wanted = [word for word, _ in next_words(trained, "w1", "w2")]
+    assert suggested(page) == wanted
+    page.press(TAB)
+    suggested(page)
+    assert page.run("return text.value") == f"w1 {wanted[0]} w3 w4"
+    page.click("#suggestions li:nth-child(2)")
+    page.run(f"return {SETTLED}")
+    assert page.run("return document.activeElement === text")  # a tap leaves it the focus
+    assert len(page.run("return text.value").split()) == 4
+
+
+def test_writing_on_is_the_paper_s_prediction_at_temperature_zero(page: Browser, trained: Path) -> None:
+    page.type("#text", "w1 w2")
+    page.run("$('temperature').value = 0; $('temperature').dispatchEvent(new Event('input'))")
+    page.click("#write")
+    command = ("generate", trained, "--prompt", "w1 w2", "--greedy", "-n", "60")
+    told = printed(run_here(*command)).split("\n")[0]
+    written = ""
+    while not written.endswith(("\n", " ")):
+        written = page.run(f"return {SETTLED}.then(() => text.value)")
+    assert written.split("\n")[0].split() == told.split()[: len(written.split())]
+    page.run("$('temperature').value = 1")
+    page.click("#write")
+    longer = written
+    while longer == written:
+        longer = page.run(f"return {SETTLED}.then(() => text.value)")
+    assert longer.startswith(written)
+    assert "<unk>" not in longer
+
+
+def test_who_shares_a_row_or_a_column(page: Browser, trained: Path) -> None:
+    network = read(trained.read_bytes(), "packed")
+    words, counts, table = network.vocabulary.words, network.vocabulary.counts, network.table
+    shared = next(w for w in table.sharing.tolist() if words[w].startswith("w"))
+    row, column = table.codes[shared].tolist()
+    listed = "return Array.from(document.querySelectorAll(`${arguments[0]} button`), button => button.textContent)"
+
+    def assert_listed() -> None:
+        assert page.text("#name") == words[shared]
+        assert page.text("#place").startswith(f"row {row}, column {column} · seen {counts[shared]:,} ×")
+        assert page.run(listed, "#row") == [words[w] for w in row_words(table, counts, row)]
+        assert page.run(listed, "#column") == [words[w] for w in column_words(table, counts, column)]
+
+    page.type("#text", f"{words[shared]} {words[table.words[0]]} ")
+    page.run(f"return {SETTLED}")
+    assert page.text("#place").startswith("stands alone in a row of its own")
+    assert page.run("return [$('row').hidden, $('column').hidden]") == [True, True]
+    page.run(f"text.setSelectionRange(1, 1); return {SETTLED}")
+    assert_listed()
+    page.click("#row button:not([aria-current])")
+    mate = next(words[w] for w in row_words(table, counts, row) if w != shared)
+    assert page.run("return ask('word', {number: 0}).then(() => $('name').textContent)") == mate
+
+
+def test_punctuation_that_sticks_and_capitals_are_told_and_mended(browser: Browser, tmp_path: Path) -> None:
+    words = ["late", ".", '"', "it", "was", "Paris"]
+    vocabulary = Vocabulary(["</s>", "<unk>", *words], np.arange(8, 0, -1), TextRules())
+    open_page(browser, tmp_path, write(network_of(vocabulary)))
+    browser.type("#text", 'It was "late." late! Was. Paris. ')
+    suggested(browser)
+    assert browser.text("#note").startswith("It is not known to the model, but it is.")
+    browser.click("#note button")
+    suggested(browser)
+    assert browser.run("return text.value") == 'it was " late . " late! was . Paris . '
+    assert browser.run("return [$('note').hidden, view.unknown]") == [True, 1]  # nothing helps against late!
+    browser.run(f"text.setSelectionRange(20, 20); return {SETTLED}")
+    assert browser.text("#name") == "late!"
+    assert browser.text("#place").startswith("not among the model’s words · here ")
+    assert browser.run("return [$('row').hidden, $('column').hidden]") == [True, True]
+
+
+# --- what is hostile or damaged
+
+
+def test_hostile_words_are_text_and_no_request_leaves_the_page(browser: Browser, tmp_path: Path) -> None:
+    packed = write(network_of(made_up_vocabulary(NASTY), alone=3))
+    browser.command("Network.enable")
+    open_page(browser, tmp_path, packed, title="<img src=x onerror=alert(1)>")
+    browser.run("addEventListener('securitypolicyviolation', event => { window.violation = event.violatedDirective })")
+    images = "return document.querySelectorAll('img, iframe, object, embed, main script').length"
+    for word in NASTY:
+        browser.run("text.value = arguments[0]; text.focus(); text.setSelectionRange(9e9, 9e9)", f"{word} {word} ")
+        browser.run(f"return {SETTLED}")
+        assert browser.text("#name") == browser.run("return shown(arguments[0]).textContent", word.lower())
+        assert browser.run("return Array.from(shades.children, ground => ground.textContent)") == [word, word]
+        assert browser.run(images) == 0
+    assert set(suggested(browser)) <= {*NASTY, "</s>"}
+    assert browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)") == []
+    assert browser.run("return window.violation ?? null") is None
+    assert browser.complaints() == []
+
+    # The policy is in force: what tries to reach out is refused by the browser.
+    refused = "return fetch(arguments[0]).then(() => 'sent', () => 'refused')"
+    assert browser.run(refused, "https://example.org/") == browser.run(refused, "data:,") == "refused"
+    assert browser.run("return window.violation") == "connect-src"
+    assert (
+        browser.run(
+            "const e = document.createElement('div'); e.innerHTML = '<img src=x onerror=\"window.ran = 1\">'; "
+            "document.body.append(e); return new Promise(r => setTimeout(() => r(window.ran ?? 0), 200))"
+        )
+        == 0
+    )
+
+
+def test_a_damaged_page_says_so_in_one_sentence(browser: Browser, tmp_path: Path) -> None:
+    packed = write(network_of(numbered_vocabulary(61), alone=9))
+    parts = read_parts(packed, "packed")
+    about = json.loads(parts["about"])
+
+    def saying(**changed: Any) -> bytes:
+        return write_parts(parts | {"about": json.dumps(about | changed).encode()})
+
+    damaged = {
+        "it does not begin like one": b"PK" + packed[2:],
+        "it ends within its header": packed[:12],
+        "its header is not whole": packed[:100],
+        "the checksum of its header is wrong": packed[:20] + b"!" + packed[21:],
+        "the checksum of its part “weights” is wrong": packed[:-1] + bytes([packed[-1] ^ 1]),
+        "it ends within its part “weights”": packed[:-1],
+        "something follows its last part": packed + b"!",
+        "has format 2, and the page reads up to 1": packed[:8] + b"\2" + packed[9:],
+        "of the kind “other”": saying(kind="other"),
+        "it has no part “places”": write_parts({name: part for name, part in parts.items() if name != "places"}),
+        "two words have one place": write_parts(parts | {"places": bytes(len(parts["places"]))}),
+        "its words are not in order": write_parts(parts | {"words": b"\xff" + parts["words"][1:]}),
+        "it has fewer weights than it says": write_parts(parts | {"weights": parts["weights"][:-4]}),
+        "something follows its weights": write_parts(parts | {"weights": parts["weights"] + b"!"}),
+        "its array “input_vectors.weight” has not the shape": saying(input_size=about["input_size"] + 1),
+        "its head is too large": saying(head=10**9),
+        "it does not say how many words": saying(vocabulary_size=10**12),
+        "its table has not room": saying(table_shape=[3, 3]),
+        "what it holds does not go together": saying(rules=None),
+    }
+    open_page(browser, tmp_path, packed)
+    load = "return ask('load', { payload: arguments[0] }).then(() => 'read', error => error.message)"
+    for reason, file in damaged.items():
+        sentence = browser.run(load, encoded(file))
+        assert reason in sentence
+        assert sentence.startswith(("The model in this page ", "This page runs a LightRNN"))
+        assert sentence.endswith("pack a LightRNN." if "kind" in reason else "again.")
+        assert "\n" not in sentence
+    open_page(browser, tmp_path, packed[:-1])
+    assert "it ends within its part “weights”" in browser.text("#facts")
+    assert browser.run("return document.querySelector('main').hidden")
+    page = packed_page(packed, "cut")
+    (tmp_path / "page.html").write_text(
+        page.replace('type="text/plain">iUxS', 'type="text/plain">?UxS'), encoding="utf-8"
+    )
+    browser.open(tmp_path / "page.html")
+    assert "it is not base64" in browser.run("return ready.then(() => $('facts').textContent)")
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_flipped_is_refused(browser: Browser, tmp_path: Path, seed: int) -> None:
+    """Hundreds of bytes at random, one at a time: every one of them lies under a checksum."""
+    packed = write(network_of(numbered_vocabulary(30), seed=seed))
+    open_page(browser, tmp_path, packed)
+    random = np.random.default_rng(seed)
+    flips = [[int(place), int(random.integers(1, 256))] for place in random.permutation(len(packed))[:300]]
+    script = """
+    const [payload, flips] = given, told = [];
+    for (const [place, mask] of flips) {
+      const file = fromBase64(payload);
+      file[place] ^= mask;
+      told.push(await readModel(file).then(() => "read", error => error instanceof Refusal ? "refused" : error.stack));
+    }
+    return told;
+    """
+    told = in_a_worker(browser, script, encoded(packed), flips)
+    assert set(told) == {"refused"}
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_sticks_out_of_a_narrow_window(page: Browser, width: int) -> None:
+    page.command("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+    try:
+        page.type("#text", "w1 w2 " + "x" * 200 + " w3 ")
+        suggested(page)
+        assert page.run("return document.documentElement.scrollWidth") <= width
+        # The shades lie where the text does: as wide, as high, wrapped alike.
+        boxes = "return [text, shades].map(e => [e.clientWidth, e.clientHeight])"
+        one, other = page.run(boxes)
+        assert one == other
+        assert page.run("return text.scrollHeight") <= one[1]
+    finally:
+        page.command("Emulation.clearDeviceMetricsOverride")
