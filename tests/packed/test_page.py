@@ -3,7 +3,7 @@
 import base64
 import json
 from html.parser import HTMLParser
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +208,29 @@ def test_hostile_words_are_found_by_their_bytes(browser: Browser, tmp_path: Path
     packed = write(network_of(made_up_vocabulary(NASTY), alone=3))
     open_page(browser, tmp_path, packed)
     assert_parity(browser, [packed], NASTY, ["", "x", "\ufeff", "<", "é", "\U0001f469", "__"])
+
+
+def test_a_key_costs_one_word_at_most(browser: Browser, tmp_path: Path) -> None:
+    """A letter reads nothing, and asks the context that is open; what ends a word or a sentence reads it."""
+    packed = write(network_of(numbered_vocabulary(61)))
+    open_page(browser, tmp_path, packed)
+    script = """
+    const [payload, text] = given, reader = new Reader(await readModel(fromBase64(payload))), { network } = reader;
+    let reads = 0, opens = 0;
+    const { read, open } = network;
+    network.read = (...of) => { reads++; return read.apply(network, of); };
+    network.open = (...of) => { opens++; return open.apply(network, of); };
+    return Array.from(text, (_, end) => {
+      [reads, opens] = [0, 0];
+      reader.look({ text: text.slice(0, end + 1), caret: end + 1, finished: false, count: 8, unknown: false });
+      return [reads, opens];
+    });
+    """
+    text = "w1 w2 w3 nonsense  w1 \nw17 w"
+    costs = in_a_worker(browser, script, encoded(packed), text)
+    assert costs[0] == [0, 1]
+    ends = [key == "\n" or (key == " " and before != " ") for before, key in pairwise(text)]
+    assert costs[1:] == [[1, 1] if end else [0, 0] for end in ends]
 
 
 def test_draws_follow_the_distribution(browser: Browser, tmp_path: Path) -> None:
