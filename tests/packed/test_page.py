@@ -585,3 +585,33 @@ def test_nothing_sticks_out_of_a_narrow_window(page: Browser, width: int) -> Non
         assert page.run("return text.scrollHeight") <= one[1]
     finally:
         page.command("Emulation.clearDeviceMetricsOverride")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_is_written_can_be_read_in_both_schemes(page: Browser, scheme: str) -> None:
+    """The contrast that WCAG asks of text, 4.5 to 1, with the full colour of surprise under it too."""
+    page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    try:
+        variables = ("--page", "--panel", "--ink", "--faint", "--accent", "--surprising")
+        colours = "const style = getComputedStyle(document.documentElement); return arguments[0].map(name => {"
+        colours += (
+            "const probe = element('i', {}); document.body.append(probe); const value = style.getPropertyValue(name);"
+        )
+        colours += "probe.style.color = value.includes(' ') ? `rgb(${value})` : value;"
+        colours += "return getComputedStyle(probe).color.match(/[0-9]+/g).map(Number); })"
+        found = dict(zip(variables, map(np.array, page.run(colours, list(variables))), strict=True))
+    finally:
+        page.command("Emulation.setEmulatedMedia", features=[])
+
+    def luminance(colour: Any) -> float:
+        linear = np.where(colour <= 10, colour / 255 / 12.92, ((colour / 255 + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    surprising = 0.75 * found["--surprising"] + 0.25 * found["--panel"]
+    pairs = [
+        (found[ink], found[ground]) for ink in ("--ink", "--faint", "--accent") for ground in ("--page", "--panel")
+    ]
+    for ink, ground in [*pairs, (found["--ink"], surprising)]:
+        dark, light = sorted((luminance(ink), luminance(ground)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
+    assert (luminance(found["--page"]) < 0.1) == (scheme == "dark")
