@@ -91,14 +91,24 @@ def test_info_tells_what_is_in_the_file(call: Call, folder: Path) -> None:
     assert "weights in int8" in printed(call("info", folder / "int8.lightrnn"))
 
 
+def test_info_of_packed_ngrams(call: Call, tiny: Corpus) -> None:
+    made = json.loads(printed(call("ngram", tiny.path, "-o", "kn.lightrnn", "--order", "2", "--json")))
+    told = json.loads(printed(call("info", "kn.lightrnn", "--json")))
+    assert told["ngrams"] == made["ngrams"]
+    assert sum(told["files"].values()) == Path("kn.lightrnn").stat().st_size
+    assert "up to order 2" in printed(call("info", "kn.lightrnn"))
+
+
 def test_what_was_made_is_told(call: Call, folder: Path, tmp_path: Path) -> None:
     told = json.loads(printed(call("pack", folder / "model", "-o", "m.lightrnn", "--json")))
     assert told["bytes"] == (tmp_path / "m.lightrnn").stat().st_size == sum(told["parts"].values())
     assert (tmp_path / "m.lightrnn").read_bytes() == (folder / "int8.lightrnn").read_bytes()
-    assert told["folder"] == sum(
+    assert told["source"] == sum(
         (folder / "model" / name).stat().st_size for name in ("weights.safetensors", "table.tsv", "vocab.tsv")
     )
     assert "weights" in printed(call("pack", folder / "model", "-o", "m.lightrnn", "--force"))
+    printed(call("pack", folder / "float32.lightrnn", "-o", "again.lightrnn"))
+    assert (tmp_path / "again.lightrnn").read_bytes() == (folder / "int8.lightrnn").read_bytes()
 
 
 def test_what_cannot_be_packed_is_told(refuse: Refusal, world: World) -> None:
@@ -107,7 +117,7 @@ def test_what_cannot_be_packed_is_told(refuse: Refusal, world: World) -> None:
     assert "--precision must be one of" in refuse("pack", world.model, "-o", "m.lightrnn", "--precision", "int4")
     assert "model folder" in refuse("pack", world.data, "-o", "m.lightrnn")
     assert "does not exist" in refuse("pack", world.model, "-o", "nowhere/m.lightrnn")
-    assert "folder" in refuse("pack", world.train, "-o", "m.lightrnn")
+    assert "no packed model" in refuse("pack", world.train, "-o", "m.lightrnn")
 
 
 def test_an_existing_file_is_kept(call: Call, folder: Path, tmp_path: Path) -> None:

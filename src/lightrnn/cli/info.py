@@ -52,7 +52,8 @@ def info(
     from ..inference.loading import is_mix
     from ..models.folder import TABLE, VOCABULARY, WEIGHTS, read_config
     from ..models.kind import kind_of
-    from ..models.sizes import conventional_parameters, human_bytes
+    from ..models.sizes import conventional_parameters
+    from ..ngram.packed import KIND as NGRAM
 
     files: dict[str, int] = {}
     config: dict[str, Any] = {}
@@ -63,7 +64,11 @@ def info(
             _mix_info(folder, as_json)
             return
         if folder.is_file():
-            told, config, files = _packed(folder)
+            stored, config, files = _packed(folder)
+            if config["kind"] == NGRAM:
+                _ngram_info(config, files, as_json)
+                return
+            told = _packed_network(folder, stored, config)
         else:
             config = read_config(folder)
             told = _trained(folder, ModelConfig.from_dict(config["model"], str(folder)))
@@ -87,10 +92,7 @@ def info(
     screen.out.print()
     screen.out.print(size_table(parts, full, settings))
     if files:
-        screen.out.print()
-        rows = [[name, human_bytes(count)] for name, count in (files | {"in all": sum(files.values())}).items()]
-        heading = f"part, weights in {config['precision']}" if "precision" in config else "file"
-        screen.out.print(screen.table(None, heading, "size", rows=rows))
+        _print_sizes(f"part, weights in {config['precision']}" if "precision" in config else "file", files)
 
 
 @dataclass(frozen=True)
@@ -149,21 +151,46 @@ def _trained(folder: Path, settings: ModelConfig) -> Told:
     return Told(settings, replace(size, shape=table.shape), table.alone, _steps(vocabulary, table))
 
 
-def _packed(path: Path) -> tuple[Told, dict[str, Any], dict[str, int]]:
-    """What a packed file tells of itself, and the bytes of its parts."""
+def _packed(path: Path) -> tuple[dict[str, bytes], dict[str, Any], dict[str, int]]:
+    """The parts of a packed file, what it says of itself, and the bytes of each part."""
     from ..container import is_packed, part_sizes, read_about, read_parts
-    from ..models.kind import Size
-    from ..packed.model import unpack
 
     if not is_packed(path):
         raise LightRNNError(f"{path} is no packed model; info is for folders of lightrnn train or mix and packed files")
     data = path.read_bytes()
     parts = read_parts(data, str(path))
-    about = read_about(parts, str(path))
+    return parts, read_about(parts, str(path)), part_sizes(data)
+
+
+def _packed_network(path: Path, parts: dict[str, bytes], about: dict[str, Any]) -> Told:
+    from ..models.kind import Size
+    from ..packed.model import unpack
+
     network = unpack(parts, about, str(path))
-    size = Size(len(network.vocabulary), network.table.shape)
-    told = Told(network.config, size, network.table.alone, _steps(network.vocabulary, network.table))
-    return told, about, part_sizes(data)
+    size, steps = Size(len(network.vocabulary), network.table.shape), _steps(network.vocabulary, network.table)
+    return Told(network.config, size, network.table.alone, steps)
+
+
+def _ngram_info(about: dict[str, Any], sizes: dict[str, int], as_json: bool) -> None:
+    """How many n-grams a packed n-gram model has."""
+    counts = about["ngrams"]
+    if as_json:
+        facts = {"model": about["kind"], "vocabulary_size": about["vocabulary_size"], "ngrams": counts, "files": sizes}
+        screen.print_json(facts)
+        return
+    screen.out.print(f"vocabulary {about['vocabulary_size']:,}, n-grams up to order {len(counts)}")
+    screen.out.print()
+    rows = [[str(order), f"{count:,}"] for order, count in enumerate(counts, 1)]
+    screen.out.print(screen.table(None, "order", "n-grams", rows=rows))
+    _print_sizes("part", sizes)
+
+
+def _print_sizes(heading: str, sizes: dict[str, int]) -> None:
+    from ..models.sizes import human_bytes
+
+    screen.out.print()
+    rows = [[name, human_bytes(count)] for name, count in (sizes | {"in all": sum(sizes.values())}).items()]
+    screen.out.print(screen.table(None, heading, "size", rows=rows))
 
 
 def _steps(vocabulary: Vocabulary, table: WordTable) -> float:

@@ -23,7 +23,7 @@ def _packed(model: Path, out: Path, precision: Precision) -> Sizes:
     from ..container import part_sizes
     from ..packed.model import Network, write
 
-    data = write(Network.of_folder(model), precision)
+    data = write(Network.load(model), precision)
     out.write_bytes(data)
     return part_sizes(data)
 
@@ -45,7 +45,7 @@ FORMATS: dict[str, Callable[[Path, Path, Precision], Sizes]] = {  # by the endin
 
 
 def pack(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train`.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train`, or a packed file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help=f"The file to make: {', '.join(FORMATS)}.")],
     precision: Annotated[
         str,
@@ -76,10 +76,12 @@ def pack(
     with replace_output(out, "file", inputs=[model], force=force) as stage:
         parts = FORMATS[ending](model, stage, cast(Precision, precision))
         total = stage.stat().st_size
-    folder = sum((model / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (model / name).exists())
+    files = [model] if model.is_file() else [model / name for name in (WEIGHTS, TABLE, VOCABULARY)]
+    source = sum(file.stat().st_size for file in files if file.exists())
     if as_json:
-        screen.print_json({"file": str(out), "precision": precision, "bytes": total, "parts": parts, "folder": folder})
+        screen.print_json({"file": str(out), "precision": precision, "bytes": total, "parts": parts, "source": source})
         return
     rows = [[name, human_bytes(size)] for name, size in parts.items()]
-    rows += [[str(out), human_bytes(total)], ["the folder's weights, table and words", human_bytes(folder)]]
+    made_from = f"{model}: " + ", ".join(file.name for file in files) if model.is_dir() else str(model)
+    rows += [[str(out), human_bytes(total)], [made_from, human_bytes(source)]]
     screen.out.print(screen.table(None, "part", "size", rows=rows))

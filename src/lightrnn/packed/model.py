@@ -72,11 +72,16 @@ class Network:
     training: dict[str, Any]
 
     @classmethod
+    def load(cls, path: str | Path) -> "Network":
+        """The model of a folder, or of a file that was packed already."""
+        return read(Path(path).read_bytes(), str(path)) if Path(path).is_file() else cls.of_folder(path)
+
+    @classmethod
     def of_folder(cls, folder: str | Path) -> "Network":
         config, vocabulary, weights, table = load_weights(folder)
-        if table is None or kind_of(config).predictor is None:
+        shapes = weight_shapes(config, table.shape, table.alone) if table else {}
+        if table is None or kind_of(config).predictor is None or shapes.keys() | {"codes"} != weights.keys():
             raise LightRNNError(f"{folder} is a model of kind {config.model}, which cannot be packed; give a LightRNN")
-        shapes = weight_shapes(config, table.shape, table.alone)
         return cls(config, vocabulary, {name: weights[name] for name in shapes}, table, read_config(folder)["training"])
 
 
