@@ -33,7 +33,7 @@ def _page(model: Path, out: Path, precision: Precision) -> Sizes:
     from ..packed.model import Network, write
     from ..packed.page import packed_page
 
-    data = write(Network.of_folder(model), precision)
+    data = write(Network.load(model), precision)
     out.write_text(packed_page(data, model.resolve().name), encoding="utf-8")
     return part_sizes(data)
 
