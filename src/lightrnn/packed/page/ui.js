@@ -261,6 +261,7 @@ async function begin() {
     const facts = await ask("load", { payload: $("model").textContent.trim() });
     const parts = [plural(facts.words, "word"), facts.network, `${(facts.bytes / 1e6).toPrecision(2)} MB`];
     $("facts").textContent = parts.join(" · ");
+    $("most").textContent = `${MOST_BITS} bits of surprise`;
     document.querySelector("main").hidden = false;
     await refresh();
   } catch (error) {
