@@ -34,7 +34,7 @@ from lightrnn.training.figures import Plot
 
 PRESET = {"wikitext-2": "wikitext", "ptb": "ptb"}  # of a corpus whose unknown words are <unk> in its text already
 ORDERS = (5, 4, 3, 2)
-PRUNED = ("0", "0 0 1", "0 1", "0 3", "0 10")
+PRUNED = ("0", "0 0 1", "0 0 2", "0 1", "0 3", "0 10")
 BINARIES = {"probing": ["probing"], "trie": ["trie"], "quantised trie": ["-q", "8", "-b", "8", "-a", "22", "trie"]}
 UNKNOWN = "<rare>"  # what lmplz, which refuses <unk> in a text, is given in its place
 KEPT = Path(__file__).parents[1] / "docs" / "results" / "bytes"
