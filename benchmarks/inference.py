@@ -2,6 +2,7 @@
 
     python benchmarks/inference.py latency MODEL DATA [--against MODEL] [--queries 200]
     python benchmarks/inference.py batch MODEL TEXT
+    python benchmarks/inference.py hypotheses MODEL TEXT [--count 100]
 
 `latency`: one thread, batch 1, contexts from the validation text of DATA. The model: the exact ten likeliest next
 words, and the probability of one given word, each from a state. Opponent: one LSTM layer of the same size over a word
@@ -10,6 +11,9 @@ the log-softmax of one word. --against: another model of DATA, a table with word
 say. All are asked in turn; medians, ratios, and how many rows the search opened.
 
 `batch`: words/s of `lm.scores` over all lines of TEXT, and of `lm.score` line by line over a sample of them.
+
+`hypotheses`: one thread; a word after each of `--count` states, those of so many lines of TEXT: `lm.advance` for all
+together, and `lm.score_word` for one after the other, in turn; medians, their ratio, and the largest difference.
 """
 
 import argparse
@@ -138,6 +142,24 @@ def batch(model: Path, text: Path) -> None:
     print(f"ratio          {statistics.median(together) / statistics.median(one_by_one):10.1f}")
 
 
+def hypotheses(model: Path, text: Path, count: int) -> None:
+    use_threads(1)
+    lm = lightrnn.load(model)
+    lines = [line.split() for line in b"".join(read_blocks(text)).decode().splitlines()]
+    chosen = [line for line in lines if len(line) > 5][:count]
+    states, words = [lm.state(" ".join(line[:5])) for line in chosen], [line[5] for line in chosen]
+    together, one_by_one = [], []
+    for _ in range(31):
+        one_by_one.append(seconds(lambda: [lm.score_word(s, w) for s, w in zip(states, words, strict=True)]))
+        together.append(seconds(lambda: lm.advance(states, words)))
+    figures, _ = lm.advance(states, words)
+    singly = [lm.score_word(state, word)[0] for state, word in zip(states, words, strict=True)]
+    apart = max(abs(a - b) for a, b in zip(figures, singly, strict=True))
+    here, there = statistics.median(together), statistics.median(one_by_one)
+    print(f"V = {len(lm.vocabulary):,}; {len(states)} hypotheses, largest difference in log10 {apart:.1e}")
+    print(f"together {1e3 * here:.2f} ms   one by one {1e3 * there:.2f} ms   ratio {there / here:.1f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
@@ -149,12 +171,18 @@ def main() -> None:
     many = kinds.add_parser("batch")
     many.add_argument("model", type=Path)
     many.add_argument("text", type=Path)
+    beam = kinds.add_parser("hypotheses")
+    beam.add_argument("model", type=Path)
+    beam.add_argument("text", type=Path)
+    beam.add_argument("--count", type=int, default=100)
     arguments = parser.parse_args()
     if arguments.kind == "latency":
         folders = [folder for folder in (arguments.model, arguments.against) if folder is not None]
         latency(folders, arguments.data, arguments.queries)
-    else:
+    elif arguments.kind == "batch":
         batch(arguments.model, arguments.text)
+    else:
+        hypotheses(arguments.model, arguments.text, arguments.count)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@
     python examples/transformer.py data --end light --epochs 3
     python examples/transformer.py data --end full --minutes 30 --out results
 
-The ends, on the same transformer: `full`, a tied softmax over all words; `adaptive`, PyTorch's adaptive softmax with an
-adaptive input (Baevski and Auli 2019); `light`, the layers of lightrnn.nn with a table from the text's bigrams; `random`,
-the same with a random table. Biases of all start at the words' shares of the text. A run prints its figures, and with
---out writes them to a file of that folder; a run whose file is there is not made again, and all files there are printed
-as a table.
+The ends, on the same transformer: `full`, a tied softmax over all words; `adaptive`, PyTorch's adaptive softmax with
+an adaptive input (Baevski and Auli 2019); `light`, the layers of lightrnn.nn with a table from the text's bigrams;
+`random`, the same with a random table. Biases of all start at the words' shares of the text. A run prints its
+figures, and with --out writes them to a file of that folder; a run whose file is there is not made again, and all
+files there are printed as a table.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import math
 import resource
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +116,14 @@ class Adaptive(Ends):
         sizes = [max(int(width / divisor**band), 1) for band in range(len(bounds) - 1)]
         self.bands = nn.ModuleList(
             nn.Sequential(nn.Embedding(end - begin, dim), nn.Linear(dim, width, bias=False))
-            for begin, end, dim in zip(bounds, bounds[1:], sizes, strict=False)
+            for (begin, end), dim in zip(pairwise(bounds), sizes, strict=True)
         )
         for band in self.bands:
-            nn.init.normal_(band[0].weight, std=SCALE)
+            nn.init.normal_(band.get_parameter("0.weight"), std=SCALE)
         self.width, self.bounds = width, bounds
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(width, size, self.cutoffs, divisor, head_bias=True)
         ranked = counts_of(corpus).sort(descending=True).values
-        tails = [ranked[begin:end].sum() for begin, end in zip(bounds[1:], bounds[2:], strict=False)]
+        tails = [ranked[begin:end].sum() for begin, end in pairwise(bounds[1:])]
         self.softmax.head.bias.data = centred_logs(torch.cat([ranked[: self.cutoffs[0]], torch.stack(tails)])).float()
 
     def vectors(self, words: Tensor) -> Tensor:
@@ -135,13 +136,13 @@ class Adaptive(Ends):
 
     def positions_of(self, ranks: Tensor) -> list[tuple[int, Tensor]]:
         return [
-            (begin, ((ranks >= begin) & (ranks < end)).nonzero().squeeze(1))
-            for begin, end in zip(self.bounds, self.bounds[1:], strict=False)
+            (begin, ((ranks >= begin) & (ranks < end)).nonzero().squeeze(1)) for begin, end in pairwise(self.bounds)
         ]
 
     def losses(self, hidden: Tensor, words: Tensor) -> Tensor:
         ranks = self.get_buffer("ranks")[words.flatten()]
-        return -self.softmax(hidden.flatten(0, -2), ranks).output.view(words.shape)
+        found: Tensor = -self.softmax(hidden.flatten(0, -2), ranks).output.view(words.shape)
+        return found
 
 
 class Light(Ends):
@@ -197,8 +198,8 @@ def batches(ids: NDArray[np.int32], batch: int, context: int, seed: int) -> Iter
     while True:
         order = random.permutation(starts) + random.integers(context)
         for chosen in np.split(order, range(batch, len(order), batch)):
-            chosen = np.minimum(chosen, len(ids) - context - 1)
-            yield torch.from_numpy(np.asarray(ids)[chosen[:, None] + np.arange(context + 1)].astype(np.int64))
+            begins = np.minimum(chosen, len(ids) - context - 1)
+            yield torch.from_numpy(np.asarray(ids)[begins[:, None] + np.arange(context + 1)].astype(np.int64))
 
 
 @torch.no_grad()
@@ -228,7 +229,7 @@ def train(model: Transformer, ids: NDArray[np.int32], options: argparse.Namespac
             group["lr"] = options.rate * min(done / 0.01 + 0.01, 0.5 * (1 + math.cos(math.pi * done)))
         loss = model.losses(piece).mean()
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         words += piece[:, 1:].numel()

@@ -74,6 +74,7 @@ def test_the_output_is_the_demos_and_the_links_lead_somewhere() -> None:
         ("Prepare", "Train", "What it is worth", "What comes next", "Sampled", "Some rows"), 1
     ):
         assert f"\n{number}. {heading}" in "\n" + blocks("text")[0]
+    assert "<unk>" not in blocks("text")[0]
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for link in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
@@ -85,6 +86,7 @@ def test_a_short_demo_shows_all_that_it_promises(tmp_path: Path) -> None:
         assert re.search(rf"^{number}\. ", shown, flags=re.MULTILINE)
     for word in ("unigram", "LightRNN", "conventional", "share a row"):
         assert word in shown
+    assert "<unk>" not in shown
     assert (tmp_path / "shown" / "model" / "weights.safetensors").exists()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
     from .errors import LightRNNError
+    from .inference import kenlm
     from .inference.evaluation import Evaluation
     from .inference.lm import LM
     from .inference.loading import load, save_mix
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .ngram.arpa import read_arpa, write_arpa
     from .ngram.kneser_ney import estimate
     from .ngram.model import NGram
+    from .ngram.packed import read_packed, write_packed
     from .table.word_table import WordTable
     from .text.corpus import Corpus, prepare
     from .text.rules import TextRules
@@ -44,6 +46,7 @@ _PLACES = {
     "ngram.arpa": ("read_arpa", "write_arpa"),
     "ngram.kneser_ney": ("estimate",),
     "ngram.model": ("NGram",),
+    "ngram.packed": ("read_packed", "write_packed"),
     "table.word_table": ("WordTable",),
     "text.corpus": ("Corpus", "prepare"),
     "text.rules": ("TextRules",),
@@ -52,6 +55,7 @@ _PLACES = {
     "training.starts": ("Start", "choose_start"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
+_OPEN = {"kenlm": "inference.kenlm"}  # modules that are used as a whole
 
 __all__ = [
     "LM",
@@ -73,27 +77,31 @@ __all__ = [
     "choose_start",
     "estimate",
     "evaluate",
+    "kenlm",
     "load",
     "load_model",
     "prepare",
     "read_arpa",
+    "read_packed",
     "resume",
     "save_mix",
     "train",
     "tune",
     "write_arpa",
+    "write_packed",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _MODULES and name not in _OPEN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        value = getattr(import_module(f".{_MODULES[name]}", __package__), name)
+        module = import_module(f".{_OPEN.get(name) or _MODULES[name]}", __package__)
     except ModuleNotFoundError as error:
         from .errors import missing_package
 
         raise missing_package(error) from None
+    value = module if name in _OPEN else getattr(module, name)
     globals()[name] = value
     return value
 

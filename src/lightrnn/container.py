@@ -24,7 +24,7 @@ VERSION = 1
 STORED, DEFLATED = 0, 1
 MOST_PARTS = 64
 LARGEST = 1 << 36  # bytes of a part
-MOST_INFLATED = 20  # times as many bytes as are stored
+MOST_INFLATED = 50  # times as many bytes as are stored
 ABOUT = record({"kind": text(), "vocabulary_size": whole(2, 2**31), "rules": record({})})
 
 _HEAD = struct.Struct("<8sII")  # magic, version, number of parts

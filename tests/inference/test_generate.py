@@ -32,7 +32,7 @@ def test_temperature_zero_takes_the_likeliest_row_then_column() -> None:
     lm = lm_of(seed=3)
     oracle = oracle_of(lm.model)
     words = [lm.vocabulary.bos_id, lm.vocabulary.ids["w1"], lm.vocabulary.ids["w2"]]
-    for word in itertools.islice(lm.generate("w1 w2", temperature=0, unknown=True), 12):
+    for word in itertools.islice(lm.generate("w1 w2", temperature=0, unk=True), 12):
         _, state = oracle.score(np.array(words))
         parts = np.array([oracle.word_log_probs(words[-1], w, state)[0] for w in range(23)])
         best_row = parts[:, 0] == parts[:, 0].max()
@@ -94,7 +94,7 @@ def test_the_unknown_word_is_left_out_unless_asked_for() -> None:
     for settings in ({}, {"temperature": 0.0}, {"top_k": 1}, {"top_k": 3}, {"top_p": 0.5}, {"temperature": 3.0}):
         drawn = list(itertools.islice(lm.generate("w1", seed=1, **settings), 20))  # type: ignore[arg-type]
         assert word not in drawn
-    assert word in list(itertools.islice(lm.generate("w1", seed=1, unknown=True), 50))
+    assert word in list(itertools.islice(lm.generate("w1", seed=1, unk=True), 50))
     best, _ = beam_search(lm, lm.begin_state(), 3, 4, never=unknown)[0]
     assert unknown not in best
 

@@ -1,13 +1,16 @@
 """Use of a model: scores, states, next words, text. Against the NumPy oracle and against each other."""
 
 from math import log, log10
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from helpers import FLOAT32, NOT_UTF8, lm_of
+from helpers import FLOAT32, NOT_UTF8, lm_of, train_small
+from lightrnn import Corpus, Mix, estimate, load
 from lightrnn.errors import LightRNNError
+from lightrnn.inference.lm import LM, NGramLM
 from oracle import oracle_of
 
 
@@ -47,6 +50,89 @@ def test_states_are_values() -> None:
     assert lm.next_words(longer, 5) == lm.next_words("w1 w2 w3", 5)
 
 
+KINDS = [
+    {"V": 25},
+    {"V": 23, "layers": 2, "cell": "gru"},
+    {"V": 28, "K": 3},
+    {"V": 40, "alone": 11, "tied": True},
+    {"V": 60, "alone": 30, "head": 9, "tied": True},
+    {"V": 40, "alone": 11, "K": 3, "cell": "rnn-tanh"},
+    {"V": 9, "alone": 9},
+]
+
+
+def hypotheses(lm: LM, count: int = 50) -> tuple[list[object], list[str]]:
+    """States after contexts of several lengths, and a word for each; unknown words and sentence ends among them."""
+    rng = np.random.default_rng(4)
+    words = [*lm.vocabulary.words, "never"]
+    drawn = [[words[w] for w in rng.integers(len(words), size=rng.integers(1, 6))] for _ in range(count)]
+    return [lm.state(" ".join(context[:-1])) for context in drawn], [context[-1] for context in drawn]
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_many_hypotheses_go_on_as_each_by_itself(settings: dict[str, object]) -> None:
+    lm = lm_of(**settings)  # type: ignore[arg-type]
+    states, words = hypotheses(lm)
+    log10s, after = lm.advance(states, words)
+    singly = [lm.score_word(state, word) for state, word in zip(states, words, strict=True)]
+    np.testing.assert_allclose(log10s, [value for value, _ in singly], atol=FLOAT32)
+    for one, (_, other) in zip(after, singly, strict=True):
+        np.testing.assert_allclose(lm.distribution(one), lm.distribution(other), atol=FLOAT32)
+    again, _ = lm.advance(states, words)  # the states are what they were
+    np.testing.assert_array_equal(again, log10s)
+
+
+def test_hypotheses_of_every_model(tmp_path: Path, tiny: Corpus) -> None:
+    """N-gram models, mixes and opponents, and states after nothing."""
+    light = train_small(tiny, tmp_path / "light")
+    full = train_small(tiny, tmp_path / "full", model="full")
+    ngram = NGramLM(estimate(tiny.split("train"), tiny.vocabulary, order=3))
+    models = [load(light), load(full), ngram]
+    for lm in [*models, Mix(models, [3, 1, 1])]:
+        states, words = hypotheses(lm, 12)
+        for first in (states[0], lm.empty_state()):
+            states[0] = first
+            log10s, after = lm.advance(states, words)
+            singly = [lm.score_word(state, word) for state, word in zip(states, words, strict=True)]
+            np.testing.assert_allclose(log10s, [value for value, _ in singly], atol=FLOAT32)
+            for one, (_, other) in zip(after, singly, strict=True):
+                np.testing.assert_allclose(lm.distribution(one), lm.distribution(other), atol=FLOAT32)
+        none, nowhere = lm.advance([], [])
+        assert (none.shape, nowhere) == ((0,), [])
+
+
+def test_each_hypothesis_has_a_word() -> None:
+    lm = lm_of()
+    with pytest.raises(LightRNNError, match="got 2 states and 1 words"):
+        lm.advance([lm.begin_state()] * 2, ["w1"])
+
+
+def test_sentences_are_scored_from_a_state_on() -> None:
+    lm = lm_of(V=40, alone=11)
+    sentences = ["w1 w2 w3", "", "w1 w2 never w4 w5", "w1 w2 w3", "w7", "w1"]
+    for context in ("", "w5 w6 </s>", "w5 never"):
+        state, expected = lm.state(context), []
+        for sentence in sentences:
+            after, total = state, 0.0
+            for word in [*sentence.split(), "</s>"]:
+                value, after = lm.score_word(after, word)
+                total += value
+            expected.append(total)
+        np.testing.assert_allclose(lm.scores(sentences, state=state), expected, atol=FLOAT32, rtol=FLOAT32)
+    np.testing.assert_allclose(lm.scores(sentences, state=lm.begin_state()), lm.scores(sentences), rtol=FLOAT32)
+    assert lm.scores([], state=lm.begin_state()).shape == (0,)
+
+
+def test_what_hypotheses_share_is_read_once() -> None:
+    lm = lm_of()
+    read, read_each = [], lm.read_each
+    lm.read_each = lambda states, ids: read.extend(ids.tolist()) or read_each(states, ids)  # type: ignore[assignment]
+    lm.scores(["w1 w2 w3", "w1 w2 w4", "w1 w2 w3 w5", "w6"], state=lm.begin_state())
+    ids = lm.vocabulary.ids
+    expected = ["w1", "w6", "w2", "</s>", "w3", "w4", "</s>", "</s>", "w5", "</s>"]
+    assert sorted(read) == sorted(ids[word] for word in expected)
+
+
 def test_without_a_sentence_start_the_first_word_has_its_share_of_the_text() -> None:
     lm = lm_of()
     counts = lm.vocabulary.counts + 1
@@ -67,6 +153,24 @@ def test_next_words_begin_as_asked() -> None:
     assert [w for w, _ in lm.next_words("w1", 99, prefix="w2")] == expected
     assert lm.next_words("w1", prefix="zzz") == []
     assert lm.next_words("w1", 0) == lm.next_words("w1", 0, prefix="w2") == []
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_the_unknown_word_is_left_out_unless_asked_for(settings: dict[str, object]) -> None:
+    """What is shown in its place is the next one, and every figure is that of the distribution."""
+    lm = lm_of(**settings)  # type: ignore[arg-type]
+    words, unk = lm.vocabulary.words, lm.vocabulary.rules.unk
+    for context in ("", "w1 w2", "never"):
+        probabilities = dict(zip(words, lm.distribution(context), strict=True))
+        ordered = sorted(words, key=lambda word: -probabilities[word])
+        place = ordered.index(unk)
+        for count in {1, place, place + 1, place + 2, len(words)} - {0}:
+            for asked, expected in ((False, [word for word in ordered if word != unk]), (True, ordered)):
+                found = lm.next_words(context, count, unk=asked)
+                assert [word for word, _ in found] == expected[:count]
+                np.testing.assert_allclose([p for _, p in found], [probabilities[w] for w, _ in found], atol=FLOAT32)
+        assert lm.next_words(context, prefix="<un") == []
+        assert [word for word, _ in lm.next_words(context, prefix="<un", unk=True)] == [unk]
 
 
 def test_vectors_are_the_states_that_words_leave_and_similar_words_have_near_ones() -> None:
@@ -92,6 +196,7 @@ def test_callers_who_pass_lone_surrogates() -> None:
         lambda: lm.scores(["w1", NOT_UTF8]),
         lambda: lm.perplexity(NOT_UTF8),
         lambda: lm.score_word(lm.begin_state(), NOT_UTF8),
+        lambda: lm.advance([lm.begin_state()], [NOT_UTF8]),
         lambda: lm.next_words("w1", 3, prefix=NOT_UTF8),
         lambda: lm.distribution(NOT_UTF8),
         lambda: next(lm.generate(NOT_UTF8)),

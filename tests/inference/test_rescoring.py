@@ -13,6 +13,7 @@ from lightrnn.inference.lm import LM
 from lightrnn.inference.rescoring import read_lists, rescore
 from lightrnn.inference.scoring import BLOCK_WORDS
 from lightrnn.models.checkpoint import save_model
+from lightrnn.ngram.model import LN10
 
 
 @pytest.fixture(scope="module")
@@ -85,15 +86,71 @@ def test_equals_keep_their_order(call: Call, model: Path) -> None:
     assert [line.split("\t")[2] for line in result.out.splitlines()] == ["w2", "w1", "w4", "w3"]
 
 
+def test_the_best_hypothesis_is_the_context_of_the_next_utterance(call: Call, model: Path, lm: LM) -> None:
+    rng = np.random.default_rng(5)
+    texts = random_texts(24, 2)
+    rows = [(f"u{i // 4}", round(float(rng.normal()), 3), text) for i, text in enumerate(texts)]
+    data = "".join(f"{name}\t{score}\t{text}\n" for name, score, text in rows).encode()
+    state, expected = lm.stream_state(), []
+    for name, group in groupby(rows, key=lambda row: row[0]):
+        found = []
+        for _, score, text in group:
+            after, log10 = state, 0.0
+            for word in [*text.split(), "</s>"]:
+                value, after = lm.score_word(after, word)
+                log10 += value
+            found.append((score + 0.5 * log10, text, after))
+        found.sort(key=lambda one: -one[0])
+        state = found[0][2]
+        expected += [(name, total, text) for total, text, _ in found]
+    result = call("rescore", model, "-", "--convention", "stream", "--lm-weight", "0.5", stdin=data)
+    got = [line.split("\t") for line in result.out.removesuffix("\n").split("\n")]
+    assert [(n, t) for n, _, t in got] == [(n, t) for n, _, t in expected]
+    np.testing.assert_allclose([float(s) for _, s, _ in got], [s for _, s, _ in expected], rtol=1e-4, atol=FLOAT32)
+    alone = call("rescore", model, "-", "--lm-weight", "0.5", stdin=data).out.removesuffix("\n").split("\n")
+    changed = sum(line.split("\t")[1] != one[1] for line, one in zip(alone, got, strict=True))
+    assert changed > len(got) / 2  # context matters
+
+
+@pytest.mark.parametrize("convention", ["sentence", "stream"])
+def test_unknown_words_in_lists(call: Call, model: Path, lm: LM, convention: str) -> None:
+    words = ["w1", "never", "w2", "</s>"]
+    start = lm.begin_state() if convention == "sentence" else lm.stream_state()
+    nats, _ = lm.read_words(start, lm.vocabulary.encode(words))
+    sums = {"score": nats.sum(), "skip": nats[[0, 2, 3]].sum(), "penalty=-2.5": nats.sum() - 2.5 * LN10}
+    for rule, expected in sums.items():
+        options = ("--unk", rule, "--convention", convention)
+        _, total, _ = call("rescore", model, "-", *options, stdin=b"a\t0\tw1 never w2\n").out.split("\t")
+        assert float(total) == pytest.approx(expected / LN10, rel=FLOAT32)
+    assert "--unk must be score, skip or penalty=X" in refused(call("rescore", model, "-", "--unk", "x"))
+
+
+def test_beams_of_nemo(call: Call, model: Path, lm: LM) -> None:
+    texts = [*random_texts(8, 7), ""]
+    rows = [(text, -0.25 * i) for i, text in enumerate(texts)]
+    data = "".join(f"{text}\t{score}\n" for text, score in rows).encode()
+    ranked, best = [], []
+    for begin in (0, 3, 6):
+        totals = sorted(((score + 2 * lm.score(text), text) for text, score in rows[begin : begin + 3]), reverse=True)
+        ranked += totals
+        best.append(totals[0][1])
+    for options in (("--beams", "3"), ("--beams", "3", "--layout", "nemo")):
+        lines = call("rescore", model, "-", "--lm-weight", "2", *options, stdin=data).out.splitlines()
+        assert [line.split("\t")[0] for line in lines] == [text for _, text in ranked]
+        np.testing.assert_allclose([float(line.split("\t")[1]) for line in lines], [t for t, _ in ranked], rtol=1e-4)
+    shown = call("rescore", model, "-", "--lm-weight", "2", "--beams", "3", "--best", stdin=data)
+    assert shown.out.splitlines() == best
+
+
 def test_many_lists_are_scored_together() -> None:
     lm = lm_of()
     lines = [f"u{i}\t0\t{'w1 ' * 1000}" for i in range(2 * BLOCK_WORDS // 1000)]
-    calls = []
-    scores = lm.scores
-    lm.scores = lambda texts, **options: calls.append(len(texts)) or scores(texts, **options)  # type: ignore[assignment]
+    calls: list[int] = []
+    score = lm.token_log_probs
+    lm.token_log_probs = lambda ids, *given, **named: calls.append(len(ids)) or score(ids, *given, **named)  # type: ignore[assignment]
     assert len(list(rescore(lm, read_lists(lines, None, "x")))) == len(lines)
     assert 1 < len(calls) < 4  # there are as many words as fit into two blocks
-    assert sum(calls) == len(lines)
+    assert sum(calls) == 1001 * len(lines)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +168,13 @@ def test_many_lists_are_scored_together() -> None:
         (b"-1 0 1 w1\n", ("--layout", "tsv"), "lists line 1: expected id"),
         (b"a\t-1\tw1\n", ("--layout", "srilm"), "lists line 1: expected acoustic"),
         (b"a\t-1\t\xff\n", (), "lists is not UTF-8: byte 0xff at offset 5;"),
-        (b"a\t-1\tw1\n", ("--layout", "xml"), "--layout must be one of srilm, tsv, got 'xml'"),
+        (b"w1\t-1\n", (), "lists holds text and score, as NeMo's beams; say by --beams"),
+        (b"w1\t-1\n" * 5, ("--beams", "2"), "lists ends after 1 lines of a list, and --beams 2 was given"),
+        (b"w1\tw2\n", ("--beams", "1"), "lists line 1: expected text and score with a tab between"),
+        (b"w1\n", ("--beams", "1"), "lists line 1: expected text and score with a tab between"),
+        (b"a\t-1\tw1\n", ("--beams", "1", "--layout", "tsv"), "--beams is for layout nemo, got --layout tsv"),
+        (b"a\t-1\tw1\n", ("--convention", "talk"), "--convention must be one of"),
+        (b"a\t-1\tw1\n", ("--layout", "xml"), "--layout must be one of srilm, tsv, nemo, got 'xml'"),
         (b"a\t-1\tw1\n", ("--lm-weight", "nan"), "--lm-weight must be a finite number, got nan"),
         (b"a\t-1\tw1\n", ("--word-penalty", "inf"), "--word-penalty must be a finite number"),
     ],

@@ -239,7 +239,7 @@ def test_unknown_words(call: Call, model: Path, lm: LM) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--format", "xml"), "--format must be one of kenlm, srilm, tsv, jsonl, got 'xml'"),
+        (("--format", "xml"), "--format must be one of kenlm, srilm, kaldi, tsv, jsonl, got 'xml'"),
         (("--log-base", "3"), "--log-base must be one of"),
         (("--convention", "page"), "--convention must be one of"),
         (("--errors", "ignore"), "--errors must be one of"),
@@ -248,8 +248,9 @@ def test_unknown_words(call: Call, model: Path, lm: LM) -> None:
             for v in ("drop", "penalty", "penalty=", "penalty=x", "skip=1")
         ),
         (("--unk", "penalty=nan"), "--unk must be score, skip or"),
-        (("--format", "kenlm", "--log-base", "e"), "log10 always"),
-        (("--format", "srilm", "--log-base", "2"), "log10 always"),
+        (("--format", "kenlm", "--log-base", "e"), "base 10 always"),
+        (("--format", "srilm", "--log-base", "2"), "base 10 always"),
+        (("--format", "kaldi", "--log-base", "10"), "base e always"),
         (("--format", "srilm", "--unk", "score"), "--format srilm leaves unknown words out"),
         (("--format", "kenlm", "--unk", "skip"), "with and without unknown words"),
         (("--batch-size", "0"), "--batch-size"),

@@ -67,7 +67,9 @@ def test_orders_pruned_and_with_ids_by_count(order: int, tmp_path: Path) -> None
     assert_same(model, again)
     assert (np.diff(again.vocabulary.counts) <= 0).all()
     write_arpa(model, tmp_path / "kn.arpa")
+    write_arpa(again, tmp_path / "again.arpa")
     foreign = read_arpa(tmp_path / "kn.arpa")
+    assert_same(foreign, read_arpa(tmp_path / "again.arpa"))
     write_packed(foreign, tmp_path / "foreign.lightrnn")
     assert_same(foreign, read_packed(tmp_path / "foreign.lightrnn"))
 
@@ -150,13 +152,13 @@ def array(parts: Parts, name: str, sort: str, change: Callable[[np.ndarray], obj
         (lambda p: about(p, ngrams=[1.5]), "ngrams[0] must be a whole number"),
         (lambda p: about(p, vocabulary_size=2**31), "fewer words"),
         (lambda p: about(p, vocabulary_size=4), "length"),
-        (lambda p: about(p, kind="lightrnn"), "its parts are not about"),
+        (lambda p: about(p, kind="lightrnn"), "its parts are not"),
         (lambda p: about(p, discounts=[[1, 2]]), "discounts[0] must be"),
         (lambda p: about(p, rules={"eos": "a", "unk": "a"}), "must be different words"),
         (lambda p: about(p, rules={"bos": "<S>"}), "lacks '<S>'"),
         (lambda p: p | {"about": b"{"}, "is not valid JSON"),
         (lambda p: p | {"about": b"[]"}, "must be an object"),
-        (lambda p: {name: part for name, part in p.items() if name != "about"}, "kind is missing"),
+        (lambda p: {name: part for name, part in p.items() if name != "about"}, "does not say what it is"),
         (lambda p: {name: part for name, part in p.items() if name != "probs"}, "its parts are not"),
         (lambda p: p | {"more": b""}, "its parts are not"),
     ],

@@ -10,7 +10,7 @@ import typer
 from ..errors import LightRNNError
 from ..runtime import use_threads
 from . import screen
-from .options import DeviceOption, ModelArgument, ThreadsOption
+from .options import DeviceOption, ModelArgument, ShowUnkOption, ThreadsOption
 
 
 def generate(
@@ -31,7 +31,7 @@ def generate(
     beam: Annotated[
         int, typer.Option("--beam", min=0, max=10_000, help="The likeliest sentence, with so many kept; 0: draw.")
     ] = 0,
-    unknown: Annotated[bool, typer.Option("--unknown", help="Let the unknown word be written too.")] = False,
+    unk: ShowUnkOption = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
 ) -> None:
@@ -57,12 +57,12 @@ def generate(
     lm = load(model, device=device)
     words, eos = lm.vocabulary.words, lm.vocabulary.rules.eos
     if beam:
-        best, log_prob = beam_search(lm, lm.state(prompt), beam, length, None if unknown else lm.vocabulary.unk_id)[0]
+        best, log_prob = beam_search(lm, lm.state(prompt), beam, length, None if unk else lm.vocabulary.unk_id)[0]
         screen.note(f"natural-log probability {log_prob:.3f}, of {len(best)} words")
         drawn = iter([words[word] for word in best])
     else:
         temperature = 0.0 if greedy else temperature
-        drawn = lm.generate(prompt, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unknown=unknown)
+        drawn = lm.generate(prompt, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unk=unk)
     screen.write(prompt)
     at_start = not prompt
     for word in itertools.islice(drawn, length):

@@ -218,7 +218,7 @@ def _mix_info(folder: Path, as_json: bool) -> None:
 
     paths, weights = read_mix(folder)
     total = sum(weights)
-    names = [os.path.normpath(path).encode(errors="backslashreplace").decode() for path in paths]
+    names = [os.path.normpath(str(path)).encode(errors="backslashreplace").decode() for path in paths]
     members = [{"model": name, "weight": weight / total} for name, weight in zip(names, weights, strict=True)]
     if as_json:
         screen.print_json({"model": "mix", "members": members})

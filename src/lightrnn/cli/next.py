@@ -13,7 +13,7 @@ import typer
 from ..errors import LightRNNError
 from ..runtime import use_threads
 from . import screen
-from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption
+from .options import DeviceOption, JsonOption, ModelArgument, ShowUnkOption, ThreadsOption
 from .texts import tell_unknown
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def next_(
     ] = "",
     count: Annotated[int, typer.Option("-k", "--count", min=1, help="How many words to show.")] = 10,
     prefix: Annotated[str, typer.Option("--prefix", help="Only words that begin so: what a keyboard asks.")] = "",
+    unk: ShowUnkOption = False,
     interactive: Annotated[
         bool, typer.Option("--interactive", "-i", help="A prompt that completes as you type.")
     ] = False,
@@ -35,6 +36,8 @@ def next_(
     as_json: JsonOption = False,
 ) -> None:
     """The likeliest next words after a context, with their probabilities; exact, over the whole vocabulary.
+
+    The unknown word is left out unless asked for by --unk; the probabilities of the others are the same either way.
 
     In the interactive prompt Tab takes the first suggestion, a digit key one of the others, Enter ends the sentence and
     Ctrl-D the program.
@@ -49,9 +52,9 @@ def next_(
     use_threads(threads)
     lm = load(model, device=device)
     if interactive:
-        _interact(lm, min(count, 9))
+        _interact(lm, min(count, 9), unk)
         return
-    found = lm.next_words(context, count, prefix)
+    found = lm.next_words(context, count, prefix, unk=unk)
     unknown, words = Unknown(lm.vocabulary), lm.vocabulary.rules.split(context)
     unknown.add(words, lm.vocabulary.encode(words))
     tell_unknown(unknown)
@@ -71,12 +74,14 @@ class Prompt:
 
     lm: LM
     count: int
+    unk: bool = False
     text: str = ""
 
     @property
     def suggestions(self) -> list[str]:
         words = self.text.split(" ")
-        return [word for word, _ in self.lm.next_words(" ".join(words[:-1]), self.count, words[-1])]
+        found = self.lm.next_words(" ".join(words[:-1]), self.count, words[-1], unk=self.unk)
+        return [word for word, _ in found]
 
     def press(self, key: str) -> None:
         """Tab and the digits take a suggestion, backspace deletes, everything else is typed."""
@@ -89,20 +94,20 @@ class Prompt:
             self.text = "".join(part + " " for part in self.text.split(" ")[:-1]) + suggestions[chosen] + " "
 
 
-def _interact(lm: LM, count: int) -> None:
+def _interact(lm: LM, count: int, unk: bool) -> None:
     """Read keys, show the line and the suggestions beneath the cursor, until Ctrl-D."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise LightRNNError("--interactive needs a terminal; without one, call lightrnn next for each context")
     screen.note("type; Tab or a digit takes a suggestion, Enter ends the sentence, Ctrl-D the program")
     with _keys() as keys:
-        prompt = Prompt(lm, count)
+        prompt = Prompt(lm, count, unk)
         _show(prompt)
         for key in keys:
             if key in "\r\n":
                 sys.stderr.write("\r\x1b[K")
                 sys.stdout.write(prompt.text.rstrip() + "\r\n")
                 sys.stdout.flush()
-                prompt = Prompt(lm, count)
+                prompt = Prompt(lm, count, unk)
             else:
                 prompt.press(key)
             _show(prompt)

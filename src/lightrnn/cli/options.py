@@ -21,6 +21,24 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda."
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, max=4096, help="CPU threads; 0: all cores.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+ShowUnkOption = Annotated[
+    bool, typer.Option("--unk", help="The unknown word too, which nobody can read; it is left out otherwise.")
+]
+ConventionOption = Annotated[
+    str,
+    typer.Option(
+        "--convention", metavar="stream|sentence", help="Carry the state from line to line, or score each by itself."
+    ),
+]
+UnkOption = Annotated[
+    str | None,
+    typer.Option(
+        "--unk",
+        metavar="score|skip|penalty=X",
+        help="Unknown words: score as the unknown word, leave out of the sums, or score and add X, a logarithm in the "
+        "chosen base (10 where none can be chosen), for each. score unless given; score --format srilm: always skip.",
+    ),
+]
 ErrorsOption = Annotated[
     str,
     typer.Option(

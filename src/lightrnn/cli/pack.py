@@ -38,9 +38,19 @@ def _page(model: Path, out: Path, precision: Precision) -> Sizes:
     return part_sizes(data)
 
 
+def _onnx(model: Path, out: Path, precision: Precision) -> Sizes:
+    from ..packed.model import Network
+    from ..packed.onnx_export import export, part_sizes
+
+    graph = export(Network.load(model), precision)
+    out.write_bytes(graph.SerializeToString())
+    return part_sizes(graph)
+
+
 FORMATS: dict[str, Callable[[Path, Path, Precision], Sizes]] = {  # by the ending of -o: model folder, file, precision
     ".lightrnn": _packed,
     ".html": _page,
+    ".onnx": _onnx,
 }
 
 
@@ -60,7 +70,8 @@ def pack(
 
     next, generate, score, rescore, evaluate, info and mix take the file where they take the folder. What it is not good
     for is training: keep the folder for that. The layout is in docs/packed-format.md. As .html it is one page that runs
-    the model inside a browser, with no server and no network: docs/page.md.
+    the model inside a browser, with no server and no network: docs/page.md. As .onnx it is a file for ONNX runtimes:
+    docs/onnx.md.
 
       lightrnn pack model -o words.lightrnn
       lightrnn next words.lightrnn "it was a"

@@ -10,7 +10,7 @@ from ..errors import LightRNNError
 from ..runtime import BATCH_SIZE, use_threads
 from ..text.rules import Convention
 from . import screen
-from .options import DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, choice
+from .options import ConventionOption, DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, UnkOption, choice
 from .texts import given_lines, tell_unknown
 
 
@@ -20,26 +20,18 @@ def score(
         str, typer.Argument(metavar="FILE|-", help="Text, one sentence a line; .gz, .xz, .zst or a pipe too.")
     ] = "-",
     format_name: Annotated[
-        str, typer.Option("--format", metavar="kenlm|srilm|tsv|jsonl", help="How the scores are written.")
+        str, typer.Option("--format", metavar="kenlm|srilm|kaldi|tsv|jsonl", help="How the scores are written.")
     ] = "tsv",
     log_base: Annotated[
-        str, typer.Option("--log-base", metavar="10|e|2", help="Base of the logarithms; kenlm and srilm: always 10.")
-    ] = "10",
-    convention: Annotated[
-        str,
-        typer.Option(
-            "--convention", metavar="stream|sentence", help="Carry the state across lines, or score each by itself."
-        ),
-    ] = "sentence",
-    unk: Annotated[
         str | None,
         typer.Option(
-            "--unk",
-            metavar="score|skip|penalty=X",
-            help="Unknown words: score as the unknown word, leave out of the sums, or score and add X, a logarithm "
-            "in the chosen base, for each. score unless given; srilm: always skip.",
+            "--log-base",
+            metavar="10|e|2",
+            help="Base of the logarithms, 10 unless given; kenlm and srilm: always 10, kaldi: always e.",
         ),
     ] = None,
+    convention: ConventionOption = "sentence",
+    unk: UnkOption = None,
     errors: ErrorsOption = "strict",
     batch_size: Annotated[
         int, typer.Option("--batch-size", min=1, max=65536, help="Lines side by side; no figure changes.")
@@ -61,6 +53,12 @@ def score(
 
     srilm: what SRILM's ngram -ppl FILE -debug 2 prints. Unknown words and empty lines are left out, as there.
 
+    kaldi: what Kaldi's steps/pytorchnn/compute_sentence_scores.py writes, in place of which it goes into
+    lmrescore_nbest_pytorchnn.sh and lmrescore_lattice_pytorchnn.sh. Each line of input is utt-n, the n-th hypothesis of
+    an utterance, and its words, the best hypothesis first; each line of output is utt-n and the nats (-ln P) of every
+    word and of the end, with four decimals; 0 for unknown words with --unk skip. With --convention stream the first
+    hypothesis of an utterance is the context of the next utterance, as it is there for recurrent models.
+
     Words are separated by ASCII white space and shown as the model's text rules leave them. A literal </s> in
     a line ends a sentence there; a literal <unk> counts as an unknown word. A line may have 16 MiB (2^24 bytes) at
     most.
@@ -69,17 +67,21 @@ def score(
       lightrnn score model test.txt --format kenlm | tail -4
       xzcat text.xz | lightrnn score model --format jsonl --log-base e
       lightrnn score model test.txt --unk penalty=-5
+      lightrnn score model words_text --format kaldi --convention stream > lmwt.nn
     """
+    from ..inference.kaldi import score_hypotheses
     from ..inference.loading import load
     from ..inference.scoring import LOG_BASES, FormatName, UnknownWords, make_format, score_lines
     from ..text.reading import Errors
     from ..text.vocabulary import Unknown
 
     choice("--format", format_name, FormatName)
-    choice("--log-base", log_base, Literal["10", "e", "2"])
+    if log_base is not None:
+        choice("--log-base", log_base, Literal["10", "e", "2"])
     choice("--convention", convention, Convention)
     choice("--errors", errors, Errors)
-    rule = UnknownWords.parse(unk or ("skip" if format_name == "srilm" else "score"), LOG_BASES[log_base])
+    base = log_base or ("e" if format_name == "kaldi" else "10")
+    rule = UnknownWords.parse(unk or ("skip" if format_name == "srilm" else "score"), LOG_BASES[base])
     if format_name == "srilm" and not rule.skip:
         raise LightRNNError(
             f"--format srilm leaves unknown words out, got --unk {unk}; use another format or --unk skip"
@@ -93,8 +95,9 @@ def score(
     lm = load(model, device=device)
     written = make_format(cast(FormatName, format_name), lm, log_base)
     blocks, unknown = given_lines(file, errors), Unknown(lm.vocabulary)
-    scored = score_lines(lm, blocks, cast(Convention, convention), unknown_words=rule, batch_size=batch_size)
-    for lines in scored:
+    score_blocks = score_hypotheses if format_name == "kaldi" else score_lines
+    chosen = cast(Convention, convention)
+    for lines in score_blocks(lm, blocks, chosen, unknown_words=rule, batch_size=batch_size):
         screen.write("".join(map(written.line, lines)))
         for line in lines:
             unknown.add(line.words, line.ids)

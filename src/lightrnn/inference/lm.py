@@ -6,6 +6,7 @@ What a person sees is in log10, as in KenLM and SRILM; natural logs are inside. 
 cleaned by the rules that the model was trained with. States are values: keep one, go on from it twice, go back to it.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -55,6 +56,28 @@ class LM(ABC):
             log_probs[place], state = self.read_word(state, word)
         return log_probs, state
 
+    def read_each(self, states: Sequence[Any], ids: Ids) -> tuple[NDArray[np.float64], list[Any]]:
+        """(B,): the natural-log probability of a word after each of B states, and the states after them."""
+        read = [self.read_word(state, word) for state, word in zip(states, ids.tolist(), strict=True)]
+        return np.array([log_prob for log_prob, _ in read], np.float64), [after for _, after in read]
+
+    def read_sentences(self, state: Any, sentences: Sequence[Ids]) -> tuple[list[NDArray[np.float64]], list[Any]]:
+        """The natural-log probabilities of the words of each sentence, (n,), from one state on, and the state after it.
+
+        All are read side by side, and what begins alike is read once: hypotheses of one utterance, say.
+        """
+        log_probs = [np.zeros(len(ids)) for ids in sentences]
+        states = [state] * len(sentences)
+        for place in range(max(map(len, sentences), default=0)):
+            reading = [i for i, ids in enumerate(sentences) if place < len(ids)]
+            pairs = [(id(states[i]), int(sentences[i][place])) for i in reading]
+            firsts = dict(zip(reversed(pairs), reversed(reading), strict=True))  # of each pair, a sentence that has it
+            before, words = [states[i] for i in firsts.values()], np.array([word for _, word in firsts], np.int32)
+            read = dict(zip(firsts, zip(*self.read_each(before, words), strict=True), strict=True))
+            for i, pair in zip(reading, pairs, strict=True):
+                log_probs[i][place], states[i] = read[pair]
+        return log_probs, states
+
     @abstractmethod
     def next_log_probs(self, state: Any) -> NDArray[np.float64]:
         """(V,): the natural-log probability of every word as the next one."""
@@ -89,6 +112,15 @@ class LM(ABC):
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         """(N,): the length of the n-gram that each token's probability comes from; 1 where there is none."""
         return np.ones(len(ids), np.int64)
+
+    def order_after(self, state: Any, word: int) -> int:
+        """The length of the n-gram that a word's probability comes from after a state; 1 where there is none."""
+        return 1
+
+    @property
+    def order(self) -> int:
+        """How many words a probability depends on at most, the word itself among them; sys.maxsize: all before it."""
+        return sys.maxsize
 
     @property
     def part_names(self) -> tuple[str, ...]:
@@ -135,11 +167,16 @@ class LM(ABC):
         """Of one sentence, its end included: 10^(-score / (words + 1))."""
         return exp(min(-self.score(sentence) * LN10 / len(self._ids(sentence, eos=True)), 700.0))
 
-    def scores(self, sentences: Sequence[str], *, batch_size: int = BATCH_SIZE) -> NDArray[np.float64]:
-        """log10 P of many sentences, ends included, side by side."""
+    def scores(
+        self, sentences: Sequence[str], *, state: Any = None, batch_size: int = BATCH_SIZE
+    ) -> NDArray[np.float64]:
+        """log10 P of many sentences, ends included, side by side: each by itself, or each from a state on."""
         encoded = [self._ids(sentence, eos=True) for sentence in sentences]
         if not encoded:
             return np.zeros(0)
+        if state is not None:
+            log_probs, _ = self.read_sentences(state, encoded)
+            return np.array([values.sum() for values in log_probs]) / LN10
         values = self.token_log_probs(np.concatenate(encoded), "sentence", batch_size=batch_size)
         starts = np.concatenate([[0], np.cumsum([len(ids) for ids in encoded])[:-1]])
         return np.add.reduceat(values.sum(axis=1, dtype=np.float64), starts) / LN10
@@ -148,6 +185,17 @@ class LM(ABC):
         """log10 P of one word after a state, and the state after it; eos ends a sentence."""
         log_prob, after = self.read_word(state, int(self.vocabulary.encode([self.vocabulary.rules.clean(word)])[0]))
         return log_prob / LN10, after
+
+    def advance(self, states: Sequence[Any], words: Sequence[str]) -> tuple[NDArray[np.float64], list[Any]]:
+        """(B,): log10 P of a word after each of B states, the hypotheses of a decoder, and the states after them.
+
+        The same as B times `score_word`, side by side: networks take one step for all of them.
+        """
+        if len(states) != len(words):
+            raise LightRNNError(f"each state needs a word, got {len(states)} states and {len(words)} words")
+        clean = self.vocabulary.rules.clean
+        log_probs, after = self.read_each(states, self.vocabulary.encode(map(clean, words)))
+        return log_probs / LN10, after
 
     def state(self, context: str | Any = "") -> Any:
         """The state after some words of a sentence; a state is given back as it is."""
@@ -158,15 +206,22 @@ class LM(ABC):
             _, state = self.read_word(state, word)
         return state
 
-    def next_words(self, context: str | Any, k: int = 10, prefix: str = "") -> list[tuple[str, float]]:
+    def next_words(
+        self, context: str | Any, k: int = 10, prefix: str = "", *, unk: bool = False
+    ) -> list[tuple[str, float]]:
         """The k likeliest words after a context (words or a state), those that begin with `prefix`, and their
-        probabilities; exact."""
+        probabilities; exact.
+
+        The unknown word, which nobody can read, is left out unless asked for; its probability stays its own, so that
+        those of the others are what they are.
+        """
         if k < 1:
             return []
         allowed = self.vocabulary.begin_with(self.vocabulary.rules.clean(prefix)) if prefix else None
-        found = self.likeliest(self.state(context), k, allowed)
-        words = self.vocabulary.words
-        return [(words[w], exp(p)) for w, p in zip(found.words.tolist(), found.log_probs.tolist(), strict=True)]
+        found = self.likeliest(self.state(context), k + (not unk), allowed)
+        words, never = self.vocabulary.words, None if unk else self.vocabulary.unk_id
+        pairs = zip(found.words.tolist(), found.log_probs.tolist(), strict=True)
+        return [(words[w], exp(p)) for w, p in pairs if w != never][:k]
 
     def distribution(self, context: str | Any) -> NDArray[np.float64]:
         """(V,): the probability of every word of the vocabulary, by id, after a context."""
@@ -180,14 +235,14 @@ class LM(ABC):
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int | None = None,
-        unknown: bool = False,
+        unk: bool = False,
     ) -> Iterator[str]:
         """Words without end after a prompt (words or a state), ends of sentences among them: see generate.sample.
 
         The unknown word, which nobody can read, is left out unless asked for.
         """
         state, random = self.state(prompt), np.random.default_rng(seed)
-        never = None if unknown else self.vocabulary.unk_id
+        never = None if unk else self.vocabulary.unk_id
         drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, random=random, never=never)
         return (self.vocabulary.words[word] for word in drawn)
 
@@ -242,8 +297,8 @@ class NGramLM(LM):
         return self.model.start_state(of_sentence=False)
 
     def read_word(self, state: Any, word: int) -> tuple[float, Any]:
-        log_probs, state = self.read_words(state, np.array([word], np.int32))
-        return float(log_probs[0]), state
+        log10, _, state = self.model.step(state, word)
+        return LN10 * log10, state
 
     def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
         log10, state = self.model.read(state, ids)
@@ -266,6 +321,13 @@ class NGramLM(LM):
 
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         return self.model.score_tokens(ids)[1]
+
+    def order_after(self, state: Any, word: int) -> int:
+        return self.model.step(state, word)[1]
+
+    @property
+    def order(self) -> int:
+        return self.model.order
 
     @property
     def has_orders(self) -> bool:

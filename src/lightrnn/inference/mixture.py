@@ -50,6 +50,10 @@ class Mix(LM):
             int((ids == m.vocabulary.unk_id).sum()) - 1 for ids, m in zip(self._translations, self.members, strict=True)
         ]
 
+    @property
+    def order(self) -> int:
+        return max(member.order for member in self.members)
+
     def begin_state(self) -> Any:
         return tuple(member.begin_state() for member in self.members)
 
@@ -74,6 +78,14 @@ class Mix(LM):
             columns[:, m] = log_probs + self._shares[m][ids]
             states.append(after)
         return np.asarray(logsumexp(columns + self._log_weights, axis=1), np.float64), tuple(states)
+
+    def read_each(self, states: Sequence[Any], ids: Ids) -> tuple[NDArray[np.float64], list[Any]]:
+        columns, after = np.empty((len(ids), len(self.members))), []
+        for m, member in enumerate(self.members):
+            log_probs, states_after = member.read_each([state[m] for state in states], self._translations[m][ids])
+            columns[:, m] = log_probs + self._shares[m][ids]
+            after.append(states_after)
+        return np.asarray(logsumexp(columns + self._log_weights, axis=1), np.float64), list(zip(*after, strict=True))
 
     def next_log_probs(self, state: Any) -> NDArray[np.float64]:
         return self._mixed(
@@ -101,12 +113,15 @@ class Mix(LM):
     ) -> NDArray[np.float64]:
         """(N, M): the natural-log probability that each model gives to each token."""
         columns = np.empty((len(ids), len(self.members)))
-        for m, (member, translated, shares) in enumerate(
-            zip(self.members, self._translations, self._shares, strict=True)
-        ):
-            parts = member.token_log_probs(translated[ids], convention, batch_size=batch_size, progress=progress)
-            columns[:, m] = parts.sum(axis=1, dtype=np.float64) + shares[ids]
+        for m, member in enumerate(self.members):
+            words, shares = self.translated(m, ids)
+            parts = member.token_log_probs(words, convention, batch_size=batch_size, progress=progress)
+            columns[:, m] = parts.sum(axis=1, dtype=np.float64) + shares
         return columns
+
+    def translated(self, member: int, ids: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        """(N,): tokens of the mix as ids of one of its models, and the log of the share that each has of that word."""
+        return self._translations[member][ids], self._shares[member][ids]
 
     @property
     def unigram(self) -> NDArray[np.float64]:

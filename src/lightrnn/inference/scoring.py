@@ -1,4 +1,5 @@
-"""Score text line by line, and write it as KenLM's `query`, SRILM's `ngram -ppl -debug 2`, a table or JSON would.
+"""Score text line by line, and write it as KenLM's `query`, SRILM's `ngram -ppl -debug 2` or Kaldi would, or as a table
+or JSON.
 
 Shapes: n tokens of a line, its words and the end of the sentence.
 
@@ -27,7 +28,7 @@ from .lm import LM
 BLOCK_LINES, BLOCK_WORDS = 4096, 1 << 16  # of a block; a longer line is a block of its own
 LOG_BASES = {"10": LN10, "e": 1.0, "2": log(2.0)}  # in nats
 
-FormatName = Literal["kenlm", "srilm", "tsv", "jsonl"]
+FormatName = Literal["kenlm", "srilm", "kaldi", "tsv", "jsonl"]
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,15 @@ class UnknownWords:
             raise LightRNNError(f"--unk must be score, skip or penalty=X with a number X, got {text!r}")
         return cls(penalty=penalty * unit)
 
+    def apply(self, log_probs: NDArray[np.float64], unknown: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """What each token adds to the sums, in nats: log_probs (n,) with those of unknown words changed."""
+        return np.where(unknown, 0.0 if self.skip else log_probs + self.penalty, log_probs)
+
 
 @dataclass(frozen=True)
 class ScoredLine:
     """A line: its words, and for these and the end of the sentence, (n,) each: ids, log-probabilities in nats, lengths
-    of the matched n-grams, which are unknown words and which count in the sums."""
+    of the matched n-grams, which are unknown words and which count in the sums; name: of a line of Kaldi's."""
 
     words: list[str]
     ids: Ids
@@ -64,6 +69,7 @@ class ScoredLine:
     orders: NDArray[np.int64]
     unknown: NDArray[np.bool_]
     counted: NDArray[np.bool_]
+    name: str = ""
 
     @property
     def total(self) -> float:
@@ -106,14 +112,22 @@ def score_lines(
             log_probs, state = lm.read_words(state, ids)
         else:
             log_probs = lm.token_log_probs(ids, "sentence", batch_size=batch_size).sum(axis=1, dtype=np.float64)
-        unknown = ids == vocabulary.unk_id
-        log_probs[unknown] += rule.penalty
-        columns = (ids, log_probs, lm.orders(ids), unknown, ~(unknown & rule.skip))
-        ends = np.cumsum([len(line) for line in encoded])[:-1]
-        yield [
-            ScoredLine(words, *parts)
-            for words, *parts in zip(lines, *(np.split(column, ends) for column in columns), strict=True)
-        ]
+        yield scored_lines(lm, lines, encoded, log_probs, rule)
+
+
+def scored_lines(
+    lm: LM, lines: list[list[str]], encoded: list[Ids], log_probs: NDArray[np.float64], rule: UnknownWords
+) -> list[ScoredLine]:
+    """Lines with the log-probabilities of all their tokens, (N,)."""
+    ids = np.concatenate(encoded)
+    unknown = ids == lm.vocabulary.unk_id
+    log_probs[unknown] += rule.penalty
+    columns = (ids, log_probs, lm.orders(ids), unknown, ~(unknown & rule.skip))
+    ends = np.cumsum([len(line) for line in encoded])[:-1]
+    return [
+        ScoredLine(words, *parts)
+        for words, *parts in zip(lines, *(np.split(column, ends) for column in columns), strict=True)
+    ]
 
 
 def _bounded(blocks: Iterable[Sequence[str]], lm: LM) -> Iterator[list[list[str]]]:
@@ -170,6 +184,15 @@ class JSONLines(Format):
             "is_unknown": scored.unknown.tolist(),
         }
         return json.dumps(facts, ensure_ascii=False) + "\n"
+
+
+class Kaldi(Format):
+    """Kaldi's steps/pytorchnn/compute_sentence_scores.py: the name, then -ln P of each word and of the end, a space
+    after each; 0 for those that do not count, so that every arc of a lattice still has its figure."""
+
+    def line(self, scored: ScoredLine) -> str:
+        costs = np.where(scored.counted, 0.0 - scored.log_probs, 0.0)
+        return f"{scored.name} {''.join(f'{cost:.4f} ' for cost in costs.tolist())}\n"
 
 
 class KenLM(Format):
@@ -289,14 +312,20 @@ class SRILM(Format):
         return f"file {name}: {self._sums}"
 
 
-def make_format(name: FormatName, lm: LM, log_base: str = "10") -> Format:
-    if name in {"kenlm", "srilm"} and log_base != "10":
-        raise LightRNNError(f"--format {name} is in log10 always, got --log-base {log_base}; use tsv or jsonl")
+def make_format(name: FormatName, lm: LM, log_base: str | None = None) -> Format:
+    """log_base: 10 unless given; that of programs which have but one cannot be changed."""
+    fixed = {"kenlm": "10", "srilm": "10", "kaldi": "e"}
+    if log_base is not None and log_base != fixed.get(name, log_base):
+        raise LightRNNError(
+            f"--format {name} has base {fixed[name]} always, got --log-base {log_base}; use tsv or jsonl"
+        )
     if name == "kenlm":
         return KenLM(lm.vocabulary.unk_id)
     if name == "srilm":
         return SRILM(lm.has_orders)
-    return (TSV if name == "tsv" else JSONLines)(LOG_BASES[log_base])
+    if name == "kaldi":
+        return Kaldi()
+    return (TSV if name == "tsv" else JSONLines)(LOG_BASES[log_base or "10"])
 
 
 def _finite(value: float) -> float | None:

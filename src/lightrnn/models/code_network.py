@@ -152,10 +152,10 @@ class CodeNetwork:
             where = np.flatnonzero((targets >= first) & (targets < first + n))
             for some in np.split(where, range(0, len(where), max(AT_ONCE // max(n, 1), 1))[1:]):
                 if len(some):
-                    found[some] = self._picked(s, features[some], targets[some] - first, _before(codes, some, K, s))
+                    found[some] = self.picked(s, features[some], targets[some] - first, _before(codes, some, K, s))
         return found.reshape(len(codes), -1, 1), state
 
-    def _picked(self, component: int, features: Array, values: Numbers, before: Codes) -> Array:
+    def picked(self, component: int, features: Array, values: Numbers, before: Codes) -> Array:
         """(P,): the log-probabilities of one value each; before (P, component): the codes before them, of all
         components."""
         if component == 0 and self._head:

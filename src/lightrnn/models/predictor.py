@@ -1,4 +1,4 @@
-"""What comes next after a state: one word's probability, all words', the likeliest ones, a draw. Without PyTorch.
+"""What comes next after a state: a word's probability, all words', the likeliest ones, a draw. Without PyTorch.
 
 Shapes: V vocabulary, K components, n_s values of component s, P prefixes (the first s components of a place), H hidden.
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..config import ModelConfig
 from ..table.word_table import WordTable
+from ..text.spelling import Ids
 from .cells import Array
 from .code_network import CodeNetwork, Numbers
 from .likeliest import Likeliest, draw_from
@@ -26,7 +27,7 @@ FIRST_CHUNK, LAST_CHUNK = 16, 256  # rows opened together by the search
 
 
 class Predictor(Protocol):
-    """A trained network made ready to answer what comes next, one state at a time.
+    """A trained network made ready to answer what comes next, one state at a time or, word by word, many side by side.
 
     A `state` is what `log_probs` leaves behind: the last word is not fed yet, or not all of it.
     """
@@ -44,6 +45,14 @@ class Predictor(Protocol):
 
     def word(self, last_word: int, state: Arrays, word: int) -> tuple[float, Arrays]:
         """The natural-log probability of a word, and the state after it."""
+        ...
+
+    def words(self, last_words: Ids, state: Arrays, words: Ids) -> tuple[NDArray[np.float64], Arrays]:
+        """The same for B words after as many last words and a state of B tracks, side by side: (B,) and the state."""
+        ...
+
+    def features(self, last_word: int, state: Arrays) -> Array:
+        """(F,): what the next word is scored by, as RecurrentModel.features has it."""
         ...
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
@@ -93,8 +102,39 @@ class CodePredictor:
         total = 0.0
         for s, feed in enumerate(feeds):
             outputs, state = self._steps(feed[None], state)
-            total += float(self._log_probs(s, outputs, place[None, :s])[0, place[s]])
+            total += float(self._picked(s, outputs, place[None], codes[None])[0])
         return total, state
+
+    def words(self, last_words: Ids, state: Arrays, words: Ids) -> tuple[NDArray[np.float64], Arrays]:
+        """One batched step a component, for the words that have it."""
+        spelling = self._table.spelling.codes
+        assert spelling is not None
+        codes, places = spelling[words], self._table.codes[words]  # (B, K) each
+        outputs, state = self._steps(
+            spelling[last_words].max(axis=1), state
+        )  # a word's last code has its highest number
+        total = self._picked(0, outputs, places, codes).astype(np.float64)
+        sharing = np.flatnonzero(codes[:, 1] >= 0)
+        if len(sharing) == 0:
+            return total, state
+        codes, places, inner = codes[sharing], places[sharing], tuple(array[:, sharing] for array in state)
+        for s in range(1, self._table.components):
+            outputs, inner = self._steps(codes[:, s - 1], inner)
+            total[sharing] += self._picked(s, outputs, places, codes)
+        for array, after in zip(state, inner, strict=True):
+            array[:, sharing] = after
+        return total, state
+
+    def _picked(self, component: int, hidden: Array, places: Numbers, codes: Numbers) -> Array:
+        """(P,): the log-probabilities of a component of words, hidden (P, H), given by places and by codes (P, K)."""
+        features = self.reader.project(hidden)
+        return self.reader.picked(component, features, places[:, component], codes[:, :component])
+
+    def features(self, last_word: int, state: Arrays) -> Array:
+        """The state after the last word, projected where the model does so."""
+        outputs, _ = self._steps(self._codes(last_word)[-1:], state)
+        found: Array = self.reader.project(outputs)[0]
+        return found
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
         """One batched step a component."""

@@ -35,7 +35,7 @@ class LightEmbedding(TableLayer):
     def reset(self, table: WordTable, scale: float = SCALE) -> None:
         """Draw the vectors anew, and fill in what a table of this shape knows."""
         nn.init.normal_(self.weight, std=scale)
-        for to_fill, known in zip(torch.split(self.weight, self.shape), table.vectors or (), strict=False):
+        for to_fill, known in zip(torch.split(self.weight, list(self.shape)), table.vectors or (), strict=False):
             fill_vectors(to_fill, known, scale)
 
     def forward(self, ids: Tensor) -> Tensor:

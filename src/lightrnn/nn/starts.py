@@ -22,7 +22,8 @@ def shares(codes: NDArray[np.int64], counts: NDArray[np.int64], n: int) -> NDArr
     """(n,): what each value of a component has of the text, in words; codes (V,), -1 for a word without one. A word
     that was never seen counts a half."""
     there = codes >= 0
-    return np.bincount(codes[there], weights=np.maximum(counts, 0.5)[there], minlength=n)
+    weights = np.maximum(counts, 0.5)[there]
+    return np.asarray(np.bincount(codes[there], weights=weights, minlength=n), np.float64)
 
 
 def fill_biases(to_fill: Tensor, found: NDArray[np.float64]) -> None:
@@ -32,9 +33,7 @@ def fill_biases(to_fill: Tensor, found: NDArray[np.float64]) -> None:
         to_fill.copy_(torch.from_numpy(logs - logs.mean()))
 
 
-def fill_rest(
-    vector: Tensor, bias: Tensor | None, vectors: Tensor, found: NDArray[np.float64], head: int
-) -> None:
+def fill_rest(vector: Tensor, bias: Tensor | None, vectors: Tensor, found: NDArray[np.float64], head: int) -> None:
     """The rows that are not in the head have together what they have one by one: their mean vector (1, D), their share.
 
     vectors (R, D) and found (R,), the shares, are those of all rows.

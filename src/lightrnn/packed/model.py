@@ -85,14 +85,13 @@ class Network:
         return cls(config, vocabulary, {name: weights[name] for name in shapes}, table, read_config(folder)["training"])
 
 
-def pack(network: Network, precision: Precision = "int8", group: int = 0) -> dict[str, bytes]:
-    """The parts of its file; group: numbers that share a scale, 0: those of a vector."""
-    config, vocabulary, table = network.config, network.vocabulary, network.table
-    layouts, weights = pack_weights(network.weights, precision, group)
-    about = {
+def describe(network: Network, precision: Precision) -> dict[str, Any]:
+    """What a file made of it says of itself, whatever its format."""
+    config, table = network.config, network.table
+    return {
         "kind": config.model,
-        "vocabulary_size": len(vocabulary),
-        "rules": vocabulary.rules.to_dict(),
+        "vocabulary_size": len(network.vocabulary),
+        "rules": network.vocabulary.rules.to_dict(),
         "model": config.to_dict(),
         "input_size": config.input_size,
         "table_shape": list(table.shape),
@@ -101,8 +100,14 @@ def pack(network: Network, precision: Precision = "int8", group: int = 0) -> dic
         "precision": precision,
         "training": network.training,
         "made_by": f"lightrnn {__version__}",
-        "arrays": [layout.to_dict() for layout in layouts],
     }
+
+
+def pack(network: Network, precision: Precision = "int8", group: int = 0) -> dict[str, bytes]:
+    """The parts of its file; group: numbers that share a scale, 0: those of a vector."""
+    vocabulary, table = network.vocabulary, network.table
+    layouts, weights = pack_weights(network.weights, precision, group)
+    about = describe(network, precision) | {"arrays": [layout.to_dict() for layout in layouts]}
     places = table.places[packed_order(vocabulary)]
     return {
         "about": json.dumps(about, ensure_ascii=False, separators=(",", ":")).encode(),

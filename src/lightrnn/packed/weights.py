@@ -55,14 +55,10 @@ def pack_weights(
     for name, array in arrays.items():
         if precision == "int8" and array.ndim > 1:
             layout = Layout(name, array.shape, "int8", min(group or array.shape[-1], array.shape[-1]))
-            pieces += [part.tobytes() for part in _quantised(array, layout.group)]
+            pieces += [part.tobytes() for part in quantised(array, layout.group)]
         else:
             layout = Layout(name, array.shape, "float32" if precision == "int8" else precision)
-            with np.errstate(over="ignore"):
-                narrow = array.astype(_stored(layout.type))
-            if not np.isfinite(narrow).all():
-                raise LightRNNError(f"{name} holds weights too large for {precision}; pack with --precision float32")
-            pieces.append(narrow.tobytes())
+            pieces.append(narrowed(name, array, layout.type).tobytes())
         layouts.append(layout)
     return layouts, b"".join(pieces)
 
@@ -90,7 +86,16 @@ def _stored(kind: Precision) -> np.dtype[Any]:
     return np.dtype(kind).newbyteorder("<")
 
 
-def _quantised(array: NDArray[np.float32], group: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+def narrowed(name: str, array: NDArray[np.float32], kind: Precision) -> NDArray[Any]:
+    """The same in a floating type; refused where it has no such numbers."""
+    with np.errstate(over="ignore"):
+        narrow = array.astype(_stored(kind))
+    if not np.isfinite(narrow).all():
+        raise LightRNNError(f"{name} holds weights too large for {kind}; pack with --precision float32")
+    return narrow
+
+
+def quantised(array: NDArray[np.float32], group: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
     """Scales (…, groups) and steps (…, n)."""
     starts = np.arange(0, array.shape[-1], group)
     scales = (np.maximum.reduceat(np.abs(array), starts, axis=-1) / STEPS).astype("<f4")
