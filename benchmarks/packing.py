@@ -8,15 +8,14 @@ Precision: perplexity of DATA's test text, or of its first N tokens, under weigh
 scale for each vector and for groups of so many numbers. Bytes: of the folder (weights, table, words), of the packed
 file, of each after gzip, and of a marisa-trie of the words alone, where that package is installed. Cold: a process from
 its start to its end that asks for the next word of the file, of the folder, and one that merely imports PyTorch, in
-turns; CPU seconds and seconds, medians. Top ten: exact, from the states of the validation text, NumPy on the packed
-file and the same search in PyTorch, in turns.
+turns; CPU seconds, seconds and memory, medians. Texts: words a CPU second, read by NumPy and by PyTorch. Top ten:
+exact, from the states of the validation text, NumPy on the packed file and the same search in PyTorch, in turns.
 """
 
 import argparse
 import gzip
 import importlib.util
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -84,21 +83,34 @@ def cold(packed: Path, folder: Path, repeats: int) -> None:
         "next FOLDER": [*python, *asked, str(folder), "it was"],
         "import torch": [*python, "-c", "import torch"],
     }
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+    times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in commands}
     for turn in range(repeats + 1):  # the first fills the disk's cache
         for name, command in commands.items():
-            before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            begin = time.perf_counter()
             environment = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                sys.exit(f"{name} failed")
             if turn:
-                times[name].append((used, time.perf_counter() - begin))
-    print("\n| a cold process | CPU s | s | CPU, of importing torch |\n|---|---:|---:|---:|")
-    base = statistics.median(used for used, _ in times["import torch"])
+                used = usage.ru_utime + usage.ru_stime
+                times[name].append((used, time.perf_counter() - begin, usage.ru_maxrss / 1e3))
+    print("\n| a cold process | CPU s | s | MB | CPU, of importing torch |\n|---|---:|---:|---:|---:|")
+    base = statistics.median(found[0] for found in times["import torch"])
     for name, found in times.items():
-        used, waited = (statistics.median(values) for values in zip(*found, strict=True))
-        print(f"| {name} | {used:.2f} | {waited:.2f} | {used / base:.2f} |")
+        used, waited, memory = (statistics.median(values) for values in zip(*found, strict=True))
+        print(f"| {name} | {used:.2f} | {waited:.2f} | {memory:.0f} | {used / base:.2f} |", flush=True)
+
+
+def texts(folder: Path, packed: bytes, corpus: Corpus, tokens: int | None) -> None:
+    lms = {"NumPy": NetworkLM.of_packed(read(packed, "the packed model")), "PyTorch": NetworkLM.load(folder)}
+    for name, lm in lms.items():
+        ids = lm.vocabulary.encode(corpus.vocabulary.words)[corpus.split("test")[:tokens]]
+        lm.token_log_probs(ids[:500])
+        begin = time.process_time()
+        lm.token_log_probs(ids)
+        print(f"{name} reads {len(ids) / (time.process_time() - begin):,.0f} words of text a CPU second")
 
 
 class TorchSearch:
@@ -163,7 +175,7 @@ def top_ten(packed: bytes, corpus: Corpus, queries: int) -> None:
         times["PyTorch"].append(time.perf_counter() - begin)
         furthest = max(furthest, float(np.abs(same.numpy() - found.log_probs).max()))
     numpy_ms, torch_ms = (1e3 * statistics.median(found) for found in times.values())
-    print(f"\ntop ten of {len(lm.vocabulary):,} words, median of {len(ids)}: NumPy {numpy_ms:.2f} ms, PyTorch")
+    print(f"top ten of {len(lm.vocabulary):,} words, median of {len(ids)}: NumPy {numpy_ms:.2f} ms, PyTorch")
     print(f"{torch_ms:.2f} ms, ratio {numpy_ms / torch_ms:.2f}; log-probabilities differ by at most {furthest:.1e}")
 
 
@@ -189,6 +201,8 @@ def main() -> None:
             path.write_bytes(packed)
             cold(path, arguments.model.resolve(), arguments.repeats)
     if arguments.queries:
+        print()
+        texts(arguments.model, packed, corpus, arguments.tokens)
         top_ten(packed, corpus, arguments.queries)
 
 

@@ -24,7 +24,7 @@ from .vocabulary import Vocabulary
 LONGEST_SHARED = 31  # bytes that a word takes over from the one before, at most
 WHITE = b"\t\n\v\f\r "
 END = ord("\n")
-MOST_SEEN = 2**40  # times that a word was; sums of as many as there may be words are exact
+MOST_SEEN = 2**40  # times that a word was; sums over eight million words are exact
 FEW = 32  # words that are looked up one by one rather than in a dictionary of all
 
 

@@ -242,14 +242,16 @@ function list(side, { count, words }, selected) {
 
 // ---- writing on
 
-$("write").addEventListener("click", async () => {
+async function writeOn() {
   const written = text.value.replace(/[ \t]+$/, "");
   const question = { text: written, temperature: Number($("temperature").value), unknown: $("unknown").checked };
   const { words, ended } = await ask("write", question);
   const sentence = (ended ? words.slice(0, -1) : words).join(" ") + (ended ? "\n" : " ");
   await replace(written.length, text.value.length, (/[^\n]$/.test(written) && words.length > ended ? " " : "") + sentence);
   $("write").focus();
-});
+}
+
+$("write").addEventListener("click", writeOn);
 $("temperature").addEventListener("input", event => { $("degrees").textContent = Number(event.target.value).toFixed(2); });
 $("unknown").addEventListener("change", refresh);
 $("clear").addEventListener("click", () => replace(0, text.value.length, ""));
