@@ -34,7 +34,7 @@ from lightrnn.training.figures import Plot
 
 PRESET = {"wikitext-2": "wikitext", "ptb": "ptb"}  # of a corpus whose unknown words are <unk> in its text already
 ORDERS = (5, 4, 3, 2)
-PRUNED = ("0", "0 0 1", "0 1", "0 3", "0 10")
+PRUNED = ("0", "0 0 1", "0 0 2", "0 1", "0 3", "0 10")
 BINARIES = {"probing": ["probing"], "trie": ["trie"], "quantised trie": ["-q", "8", "-b", "8", "-a", "22", "trie"]}
 UNKNOWN = "<rare>"  # what lmplz, which refuses <unk> in a text, is given in its place
 KEPT = Path(__file__).parents[1] / "docs" / "results" / "bytes"
@@ -154,17 +154,19 @@ def frontier(rows: list[Row]) -> list[Row]:
 
 
 def draw(rows: list[Row], path: Path) -> None:
+    """Every file a point, and for each side what is best at most at a size."""
     plot = Plot("bytes on disk", "test perplexity")
+
+    def add_points(some: list[Row], marks: str, **style: str) -> None:
+        plot.axes.plot([row["bytes"] for row in some], [row["perplexity"] for row in some], marks, **style)
+
     for sort in BINARIES:
-        points = [(row["bytes"], row["perplexity"]) for row in rows if row["file"] == sort]
-        plot.axes.plot(*zip(*points, strict=True), ".", label=f"KenLM, {sort}")
-    best = [(row["bytes"], row["perplexity"]) for row in frontier([row for row in rows if row["file"] in BINARIES])]
-    plot.axes.plot(*zip(*best, strict=True), "-", color="grey", linewidth=1, label="KenLM's best")
-    for convention, label in (("sentence", "LightRNN"), ("stream", "LightRNN, context carried")):
+        add_points([row for row in rows if row["file"] == sort], ".", label=f"KenLM, {sort}")
+    add_points(frontier([row for row in rows if row["file"] in BINARIES]), "-", color="grey", drawstyle="steps-post")
+    for convention, label, colour in (("sentence", "LightRNN", "C3"), ("stream", "LightRNN, context carried", "C4")):
         light = [row for row in rows if row["file"] == "int8" and row["convention"] == convention]
-        points = sorted((row["bytes"], row["perplexity"]) for row in light)
-        if points:
-            plot.axes.plot(*zip(*points, strict=True), "o-", label=label)
+        add_points(light, "o", color=colour, label=label)
+        add_points(frontier(light), "-", color=colour, drawstyle="steps-post")
     plot.axes.set_xscale("log")
     plot.axes.set_yscale("log")
     plot.save(path)

@@ -2,10 +2,11 @@
 
     python benchmarks/page.py MODEL [--text "…"]
 
-MODEL is a folder made by `lightrnn train`. A text is typed into its page letter by letter; a key's time runs from the
-event to the new suggestions laid out, the way to the worker and back included, painting left out. Beside it stands the
-same question to the same packed bytes in NumPy, in this process: the state is kept, a space reads one word more, and
-the words that begin so far are asked for. Medians and worst of the keys, by what was typed; the two take turns by word.
+MODEL is a folder made by `lightrnn train`, or a packed file. A text is typed into its page letter by letter; a key's
+time runs from the event to the new suggestions laid out, the way to the worker and back included, painting left out.
+Beside it stands the same question to the same packed bytes in NumPy, in this process: the state is kept, a space reads
+one word more, and the words that begin so far are asked for. Medians and worst of the keys, by what was typed; the two
+take turns by word.
 """
 
 import argparse
@@ -63,7 +64,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     from browser import started_browser  # type: ignore[import-not-found]
 
-    packed = write(Network.of_folder(arguments.model))
+    packed = write(Network.load(arguments.model))
     with tempfile.TemporaryDirectory() as folder:
         page, file = Path(folder) / "page.html", Path(folder) / "words.lightrnn"
         page.write_text(packed_page(packed, "benchmark"), encoding="utf-8")

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightrnn import Corpus
-from lightrnn.models.outputs import centred_logs
 from lightrnn.models.sizes import adaptive_shape
 from lightrnn.nn import LightEmbedding, LightSoftmax, WordTable
+from lightrnn.nn.starts import fill_biases
 from lightrnn.runtime import keep_memory, use_threads
 from lightrnn.text.vocabulary import frequency_ranks
 
@@ -68,11 +68,11 @@ class Transformer(nn.Module):
         self.blocks = nn.Sequential(*(Block(width, max(width // 64, 2), dropout) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
 
-    def losses(self, words: Tensor) -> Tensor:
-        """words (B, T+1) → nats of words 1 … T, (B, T)."""
+    def losses(self, words: Tensor, after: int = 0) -> Tensor:
+        """words (B, T+1) → nats of words 1 … T, (B, T), or of those after so many."""
         x = math.sqrt(self.positions.shape[1]) * self.ends.vectors(words[:, :-1]) + self.positions[: words.shape[1] - 1]
         hidden = self.norm(self.blocks(F.dropout(x, self.dropout, self.training)))
-        return self.ends.losses(F.dropout(hidden, self.dropout, self.training), words[:, 1:])
+        return self.ends.losses(F.dropout(hidden[:, after:], self.dropout, self.training), words[:, 1 + after :])
 
 
 # --- the ends
@@ -93,7 +93,8 @@ class Full(Ends):
         super().__init__()
         self.embedding = nn.Embedding(len(corpus.vocabulary), width)
         nn.init.normal_(self.embedding.weight, std=SCALE)
-        self.bias = nn.Parameter(centred_logs(counts_of(corpus)))
+        self.bias = nn.Parameter(torch.zeros(len(corpus.vocabulary)))
+        fill_biases(self.bias.data, counts_of(corpus))
 
     def vectors(self, words: Tensor) -> Tensor:
         found: Tensor = self.embedding(words)
@@ -124,7 +125,7 @@ class Adaptive(Ends):
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(width, size, self.cutoffs, divisor, head_bias=True)
         ranked = counts_of(corpus).sort(descending=True).values
         tails = [ranked[begin:end].sum() for begin, end in pairwise(bounds[1:])]
-        self.softmax.head.bias.data = centred_logs(torch.cat([ranked[: self.cutoffs[0]], torch.stack(tails)])).float()
+        fill_biases(self.softmax.head.bias.data, torch.cat([ranked[: self.cutoffs[0]], torch.stack(tails)]))
 
     def vectors(self, words: Tensor) -> Tensor:
         ranks = self.get_buffer("ranks")[words.flatten()]
@@ -204,15 +205,17 @@ def batches(ids: NDArray[np.int32], batch: int, context: int, seed: int) -> Iter
 
 @torch.no_grad()
 def perplexity(model: Transformer, ids: NDArray[np.int32], context: int) -> float:
-    """Of all words but the first, each after at least half a context, where the text has it."""
+    """Of all words but the first, each after at least half a context, where the text has it; it has more than one."""
     model.eval()
-    half, nats = context // 2, 0.0
-    for begin in range(0, len(ids) - 1, half):
-        first = max(begin - half, 0)
-        words = torch.from_numpy(np.asarray(ids[first : begin + half + 1]).astype(np.int64))[None]
-        nats += float(model.losses(words)[0, begin - first :].double().sum())
+    text, half = torch.from_numpy(np.asarray(ids).astype(np.int64)), context // 2
+    whole = text[: len(text) - (len(text) - 1) % half].unfold(0, 2 * half + 1, half)  # (pieces, T+1)
+    nats = model.losses(text[None, : half + 1]).double().sum()
+    for pieces in torch.split(whole, 16):
+        nats += model.losses(pieces, after=half).double().sum()
+    if rest := (len(text) - 1) % half:
+        nats += model.losses(text[None, -rest - half - 1 :], after=half).double().sum()
     model.train()
-    return math.exp(nats / (len(ids) - 1))
+    return math.exp(float(nats) / (len(text) - 1))
 
 
 def train(model: Transformer, ids: NDArray[np.int32], options: argparse.Namespace) -> Facts:

@@ -16,6 +16,8 @@ import lightrnn
 from helpers import FLOAT32, TIMEOUT, Call, Refusal, printed, refused, started
 from lightrnn.cli.next import Prompt
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
+from lightrnn.inference.cache import CacheLM
+from lightrnn.inference.mixture import Mix
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
 
@@ -78,6 +80,19 @@ def test_the_prompt_completes_words(models: list[Path]) -> None:
     prompt.text = "zzz"
     prompt.press("\t")
     assert prompt.text == "zzz"
+
+
+def test_a_prompt_with_a_cache_learns_the_words_just_typed(models: list[Path]) -> None:
+    lm = lightrnn.load(models[0])
+    mix = Mix([lm, CacheLM(lm, 20)], [0.5, 0.5])
+    rare = lm.next_words("", len(lm.vocabulary))[-1][0]
+    first = Prompt(mix, 3)
+    assert rare not in first.suggestions
+    first.text = f"{rare} {rare} {rare} "
+    second = first.entered()
+    assert rare in second.suggestions
+    assert rare in second.entered().suggestions
+    assert second.text == ""
 
 
 def test_the_interactive_prompt_in_a_terminal(models: list[Path], fail) -> None:

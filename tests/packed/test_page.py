@@ -1,9 +1,8 @@
-"""The page that runs a packed model: the same answers as NumPy gives, and what a person does with it, in a browser."""
+"""The page that runs a packed model, in a browser: what it holds, and what a person does with it."""
 
 import base64
 import json
 from html.parser import HTMLParser
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,69 +10,15 @@ import numpy as np
 import pytest
 
 from browser import BACKSPACE, DOWN, ENTER, ESCAPE, LEFT, RIGHT, TAB, Browser
-from helpers import CELLS, made_up_vocabulary, printed, random_lightrnn, run_here, train_small
-from lightrnn.container import read_parts, write_parts
+from helpers import made_up_vocabulary, printed, run_here, train_small
 from lightrnn.models.predictor import CodePredictor
-from lightrnn.packed.model import Network, read, write
+from lightrnn.packed.model import read, write
 from lightrnn.packed.page import packed_page
 from lightrnn.table.explorer import column_words, row_words
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
-
-NASTY = [
-    *(
-        "</script><script>alert(1)</script>",
-        "<img/src=x/onerror=alert(1)>",
-        "<!--<script>",
-        "{{model}}",
-        "&lt;",
-        '"',
-        "\\",
-    ),
-    *(
-        "\ufeff",
-        "\ufeffé",
-        "é",
-        "中文",
-        "\U0001f469‍\U0001f469",
-        "\uffee",
-        "x" * 300,
-        "xylo",
-        "__proto__",
-        "constructor",
-    ),
-]
-SETTLED = "refresh().then(() => located)"  # all keys so far are answered, and the place of the word is shown
-CONTEXT = ["w3", "w1", "</s>", "w17", "w3"]
-
-
-def network_of(vocabulary: Vocabulary, **settings: Any) -> Network:
-    """A random LightRNN of these words."""
-    model = random_lightrnn(V=len(vocabulary), **settings)
-    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items() if name != "codes"}
-    return Network(model.config, vocabulary, weights, model.table, {})
-
-
-def numbered_vocabulary(size: int, **rules: Any) -> Vocabulary:
-    """As `made_up_vocabulary`, of w0 …"""
-    made = made_up_vocabulary([f"w{i}" for i in range(size - 2)])
-    return Vocabulary(made.words, made.counts, TextRules(**rules))
-
-
-def open_page(browser: Browser, folder: Path, packed: bytes, title: str = "a model") -> None:
-    page = folder / "page.html"
-    page.write_text(packed_page(packed, title), encoding="utf-8")
-    browser.open(page)
-    browser.run("return ready")
-
-
-def suggested(browser: Browser) -> list[str]:
-    """The words that can be taken."""
-    return browser.run(f"return {SETTLED}.then(() => Array.from(suggestions.children, item => item.dataset.word))")
-
-
-# --- the page itself
+from packed_pages import NASTY, SETTLED, network_of, numbered_vocabulary, open_page
 
 
 class Elements(HTMLParser):
@@ -105,129 +50,12 @@ def test_a_page_holds_the_packed_bytes_and_names_nothing_outside() -> None:
     assert not [name for _, attributes in elements.found for name in attributes if name.startswith(("on", "style"))]
 
 
-# --- the same answers as NumPy
-
-IN_A_WORKER = """
-const [body, ...given] = arguments, script = `${$("worker").textContent}
-  onmessage = async ({ data }) => postMessage(await (async (...given) => { ${body} })(...data));`;
-return new Promise((resolve, reject) => {
-  const worker = new Worker(URL.createObjectURL(new Blob([script])));
-  worker.onmessage = ({ data }) => { worker.terminate(); resolve(data); };
-  worker.onerror = reject;
-  worker.postMessage(given);
-});
-"""
-ASK = """
-const [payloads, context, prefixes] = given, told = [];
-for (const payload of payloads) {
-  const reader = new Reader(await readModel(fromBase64(payload))), { network, model } = reader;
-  const spelled = found => found.map(({ word, logProb }) => [model.words.text(word), logProb]);
-  const path = reader.follow(reader.numbers(context)).map(step => step.logProb), after = reader.at(path.length);
-  told.push({
-    path,
-    all: spelled(network.likeliest(network.open(after), model.words.count)),
-    best: prefixes.map(prefix => model.words.beginningWith(prefix))
-      .map(range => spelled(network.likeliest(network.open(after), 10, range))),
-    greedy: model.words.text(network.draw(network.open(after), 0)),
-  });
-}
-return told;
-"""
-
-
-def in_a_worker(browser: Browser, body: str, *given: Any) -> Any:
-    """What some JavaScript returns that runs behind the page's own scripts for the worker."""
-    return browser.run(IN_A_WORKER, body, *given)
-
-
-def encoded(packed: bytes) -> str:
-    return base64.b64encode(packed).decode()
-
-
-def assert_parity(browser: Browser, files: list[bytes], context: list[str], prefixes: list[str]) -> None:
-    """Log-probabilities to 1e-4, and the very same top ten, with and without a prefix."""
-    told = in_a_worker(browser, ASK, [encoded(packed) for packed in files], context, prefixes)
-    for packed, found in zip(files, told, strict=True):
-        assert_like_numpy(read(packed, "packed"), found, context, prefixes)
-
-
-def assert_like_numpy(network: Network, found: dict[str, Any], context: list[str], prefixes: list[str]) -> None:
-    predictor = CodePredictor(network.config, network.weights, network.table)
-    vocabulary = network.vocabulary
-    last, path = vocabulary.bos_id, []
-    state = predictor.fresh_state(last)
-    for word in vocabulary.encode(context).tolist():
-        log_prob, state = predictor.word(last, state, word)
-        path, last = [*path, log_prob], word
-    assert found["path"] == pytest.approx(path, abs=1e-4)
-    every = predictor.all_words(last, state)
-    assert len(found["all"]) == len(vocabulary)
-    given = dict(found["all"])
-    assert [given[word] for word in vocabulary.words] == pytest.approx(every.tolist(), abs=1e-4)
-    for prefix, best in zip(prefixes, found["best"], strict=True):
-        allowed = np.array([word.startswith(prefix) for word in vocabulary.words])
-        wanted = predictor.likeliest(last, state, 10, allowed)
-        assert [word for word, _ in best] == [vocabulary.words[w] for w in wanted.words]
-        assert [log_prob for _, log_prob in best] == pytest.approx(wanted.log_probs.tolist(), abs=1e-4)
-    assert found["greedy"] == vocabulary.words[predictor.draw(last, state, 0, np.random.default_rng())]
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("cell", CELLS)
-def test_answers_are_those_of_numpy_on_the_same_bytes(browser: Browser, tmp_path: Path, cell: str, layers: int) -> None:
-    vocabulary = numbered_vocabulary(61)
-    open_page(browser, tmp_path, write(network_of(vocabulary)))
-    places = [{}, {"alone": 9}, {"alone": 9, "head": 4}, {"K": 3}, {"K": 3, "alone": 20, "head": 20}, {"rows": 30}]
-    vectors: list[dict[str, Any]] = [{}, {"tied": True}, {"tied": True, "units": 5, "bias": False}]
-    variants = [place | vector for place, vector in product(places, vectors)]
-    networks = [network_of(vocabulary, cell=cell, layers=layers, **variant) for variant in variants]
-    files = [write(network, precision) for network in networks for precision in ("int8", "float32")]
-    assert_parity(browser, files, CONTEXT, ["", "w", "w1", "w58", "<", "x"])
-    assert browser.complaints() == []
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"alone": 61}, {"alone": 60}, {"K": 8}, {"rows": 1}, {"rows": 61}, {"K": 4, "alone": 1, "head": 1}],
-    ids=str,
-)
-def test_odd_tables(browser: Browser, tmp_path: Path, settings: dict[str, int]) -> None:
-    packed = write(network_of(numbered_vocabulary(61), **settings))
-    open_page(browser, tmp_path, packed)
-    assert_parity(browser, [packed], CONTEXT, ["", "w2"])
-
-
-@pytest.mark.parametrize(("precision", "group"), [("float16", 0), ("int8", 3), ("int8", 4), ("int8", 1000)])
-def test_precisions_and_groups(browser: Browser, tmp_path: Path, precision: Any, group: int) -> None:
-    packed = write(network_of(numbered_vocabulary(61), alone=9, tied=True), precision, group)
-    open_page(browser, tmp_path, packed)
-    assert_parity(browser, [packed], CONTEXT, ["", "w2"])
-
-
-def test_hostile_words_are_found_by_their_bytes(browser: Browser, tmp_path: Path) -> None:
-    packed = write(network_of(made_up_vocabulary(NASTY), alone=3))
-    open_page(browser, tmp_path, packed)
-    assert_parity(browser, [packed], NASTY, ["", "x", "\ufeff", "<", "é", "\U0001f469", "__"])
-
-
-def test_draws_follow_the_distribution(browser: Browser, tmp_path: Path) -> None:
-    packed = write(network_of(numbered_vocabulary(12), alone=3, seed=3))
-    open_page(browser, tmp_path, packed)
-    network = read(packed, "packed")
-    predictor = CodePredictor(network.config, network.weights, network.table)
-    state = predictor.fresh_state(network.vocabulary.bos_id)
-    random = np.random.default_rng(5)
-    wanted = [predictor.draw(network.vocabulary.bos_id, state, 1.3, random) for _ in range(3000)]
-    shares = np.bincount(wanted, minlength=12) / 3000
-    draws = """
-    const reader = new Reader(await readModel(fromBase64(given[0]))), opened = reader.open(reader.at(0));
-    return Array.from({ length: 3000 }, () => reader.model.words.text(reader.network.draw(opened, 1.3)));
-    """
-    found = network.vocabulary.encode(in_a_worker(browser, draws, encoded(packed)))
-    assert np.bincount(found, minlength=12) / 3000 == pytest.approx(shares, abs=0.06)  # five standard errors
-
-
 # --- what a person does
+
+
+def suggested(browser: Browser) -> list[str]:
+    """The words that can be taken."""
+    return browser.run(f"return {SETTLED}.then(() => Array.from(suggestions.children, item => item.dataset.word))")
 
 
 @pytest.fixture(scope="module")
@@ -446,9 +274,6 @@ def test_punctuation_that_sticks_and_capitals_are_told_and_mended(browser: Brows
     assert browser.run("return [$('row').hidden, $('column').hidden]") == [True, True]
 
 
-# --- what is hostile or damaged
-
-
 def test_hostile_words_are_text_and_no_request_leaves_the_page(browser: Browser, tmp_path: Path) -> None:
     packed = write(network_of(made_up_vocabulary(NASTY), alone=3))
     browser.command("Network.enable")
@@ -479,75 +304,6 @@ def test_hostile_words_are_text_and_no_request_leaves_the_page(browser: Browser,
     )
 
 
-def test_a_damaged_page_says_so_in_one_sentence(browser: Browser, tmp_path: Path) -> None:
-    packed = write(network_of(numbered_vocabulary(61), alone=9))
-    parts = read_parts(packed, "packed")
-    about = json.loads(parts["about"])
-
-    def saying(**changed: Any) -> bytes:
-        return write_parts(parts | {"about": json.dumps(about | changed).encode()})
-
-    damaged = {
-        "it does not begin like one": b"PK" + packed[2:],
-        "it ends within its header": packed[:12],
-        "its header is not whole": packed[:100],
-        "the checksum of its header is wrong": packed[:20] + b"!" + packed[21:],
-        "the checksum of its part “weights” is wrong": packed[:-1] + bytes([packed[-1] ^ 1]),
-        "it ends within its part “weights”": packed[:-1],
-        "something follows its last part": packed + b"!",
-        "has format 2, and the page reads up to 1": packed[:8] + b"\2" + packed[9:],
-        "of the kind “other”": saying(kind="other"),
-        "it has no part “places”": write_parts({name: part for name, part in parts.items() if name != "places"}),
-        "two words have one place": write_parts(parts | {"places": bytes(len(parts["places"]))}),
-        "its words are not in order": write_parts(parts | {"words": b"\xff" + parts["words"][1:]}),
-        "it has fewer weights than it says": write_parts(parts | {"weights": parts["weights"][:-4]}),
-        "something follows its weights": write_parts(parts | {"weights": parts["weights"] + b"!"}),
-        "its array “input_vectors.weight” has not the shape": saying(input_size=about["input_size"] + 1),
-        "its head is too large": saying(head=10**9),
-        "it does not say how many words": saying(vocabulary_size=10**12),
-        "its table has not room": saying(table_shape=[3, 3]),
-        "what it holds does not go together": saying(rules=None),
-    }
-    open_page(browser, tmp_path, packed)
-    load = "return ask('load', { payload: arguments[0] }).then(() => 'read', error => error.message)"
-    for reason, file in damaged.items():
-        sentence = browser.run(load, encoded(file))
-        assert reason in sentence
-        assert sentence.startswith(("The model in this page ", "This page runs a LightRNN"))
-        assert sentence.endswith("pack a LightRNN." if "kind" in reason else "again.")
-        assert "\n" not in sentence
-    open_page(browser, tmp_path, packed[:-1])
-    assert "it ends within its part “weights”" in browser.text("#facts")
-    assert browser.run("return document.querySelector('main').hidden")
-    page = packed_page(packed, "cut")
-    (tmp_path / "page.html").write_text(
-        page.replace('type="text/plain">iUxS', 'type="text/plain">?UxS'), encoding="utf-8"
-    )
-    browser.open(tmp_path / "page.html")
-    assert "it is not base64" in browser.run("return ready.then(() => $('facts').textContent)")
-    assert browser.complaints() == []
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_whatever_is_flipped_is_refused(browser: Browser, tmp_path: Path, seed: int) -> None:
-    """Hundreds of bytes at random, one at a time: every one of them lies under a checksum."""
-    packed = write(network_of(numbered_vocabulary(30), seed=seed))
-    open_page(browser, tmp_path, packed)
-    random = np.random.default_rng(seed)
-    flips = [[int(place), int(random.integers(1, 256))] for place in random.permutation(len(packed))[:300]]
-    script = """
-    const [payload, flips] = given, told = [];
-    for (const [place, mask] of flips) {
-      const file = fromBase64(payload);
-      file[place] ^= mask;
-      told.push(await readModel(file).then(() => "read", error => error instanceof Refusal ? "refused" : error.stack));
-    }
-    return told;
-    """
-    told = in_a_worker(browser, script, encoded(packed), flips)
-    assert set(told) == {"refused"}
-
-
 @pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_sticks_out_of_a_narrow_window(page: Browser, width: int) -> None:
     page.command("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
@@ -562,3 +318,33 @@ def test_nothing_sticks_out_of_a_narrow_window(page: Browser, width: int) -> Non
         assert page.run("return text.scrollHeight") <= one[1]
     finally:
         page.command("Emulation.clearDeviceMetricsOverride")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_is_written_can_be_read_in_both_schemes(page: Browser, scheme: str) -> None:
+    """The contrast that WCAG asks of text, 4.5 to 1, with the full colour of surprise under it too."""
+    page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    try:
+        variables = ("--page", "--panel", "--ink", "--faint", "--accent", "--surprising")
+        colours = "const style = getComputedStyle(document.documentElement); return arguments[0].map(name => {"
+        colours += (
+            "const probe = element('i', {}); document.body.append(probe); const value = style.getPropertyValue(name);"
+        )
+        colours += "probe.style.color = value.includes(' ') ? `rgb(${value})` : value;"
+        colours += "return getComputedStyle(probe).color.match(/[0-9]+/g).map(Number); })"
+        found = dict(zip(variables, map(np.array, page.run(colours, list(variables))), strict=True))
+    finally:
+        page.command("Emulation.setEmulatedMedia", features=[])
+
+    def luminance(colour: Any) -> float:
+        linear = np.where(colour <= 10, colour / 255 / 12.92, ((colour / 255 + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    surprising = 0.75 * found["--surprising"] + 0.25 * found["--panel"]
+    pairs = [
+        (found[ink], found[ground]) for ink in ("--ink", "--faint", "--accent") for ground in ("--page", "--panel")
+    ]
+    for ink, ground in [*pairs, (found["--ink"], surprising)]:
+        dark, light = sorted((luminance(ink), luminance(ground)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
+    assert (luminance(found["--page"]) < 0.1) == (scheme == "dark")

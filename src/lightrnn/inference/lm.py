@@ -197,11 +197,12 @@ class LM(ABC):
         log_probs, after = self.read_each(states, self.vocabulary.encode(map(clean, words)))
         return log_probs / LN10, after
 
-    def state(self, context: str | Any = "") -> Any:
-        """The state after some words of a sentence; a state is given back as it is."""
+    def state(self, context: str | Any = "", after: Any = None) -> Any:
+        """The state after some words of a sentence, which begins here or goes on after a state; a state is given back
+        as it is."""
         if not isinstance(context, str):
             return context
-        state = self.begin_state()
+        state = self.begin_state() if after is None else after
         for word in self._ids(context, eos=False).tolist():
             _, state = self.read_word(state, word)
         return state

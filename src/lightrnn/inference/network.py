@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import ModelConfig
-from ..errors import LightRNNError
+from ..errors import LightRNNError, missing_package
 from ..models.folder import load_weights, not_described
 from ..models.kind import kind_of
 from ..models.likeliest import Likeliest, best_of, draw_from
@@ -243,8 +243,10 @@ class NetworkLM(LM):
 
     @cached_property
     def _adapter(self) -> "Adapter":
-        from .adapting import Adapter
-
+        try:
+            from .adapting import Adapter
+        except ModuleNotFoundError as error:
+            raise missing_package(error) from None
         random, state, drawn = np.random.default_rng(0), self.stream_state(), np.empty(FAMILIAR, np.int32)
         for place in range(FAMILIAR):
             drawn[place] = self.draw(state, 1.0, random)

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..config import ModelConfig
+from ..nn.starts import fill_vectors
 from ..text.spelling import Ids
 from .base import RecurrentModel, State, TorchReader, recurrence_of, to_arrays, to_tensors
 from .cells import Array
 from .likeliest import Likeliest, best_of, draw_from
-from .outputs import Output, RankedEmbedding, fill
+from .outputs import Output, RankedEmbedding
 from .reader import Arrays
 
 
@@ -84,7 +85,7 @@ class WordModel(RecurrentModel):
         words = cast(nn.Embedding, self.input)
         found = torch.from_numpy(vectors).to(words.weight)
         by_row = found[torch.argsort(words.ranks)] if isinstance(words, RankedEmbedding) else found
-        fill(words.weight, by_row, scale)
+        fill_vectors(words.weight, by_row, scale)
         at_least_half = torch.from_numpy(np.maximum(counts, 0.5)).to(found.device)
         self.output.use_word_vectors(found, at_least_half, scale)
 

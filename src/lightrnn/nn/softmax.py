@@ -10,6 +10,7 @@ Columns that were predicted independently of the row would be no distribution wo
 gated map, where ŷ is y over its root mean square, and through a bias for every word of a row, b_ij.
 """
 
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -233,7 +234,7 @@ class LightSoftmax(TableLayer):
     def topk(self, hidden: Tensor, k: int) -> TopK:
         """The k likeliest words after states (…, H), exactly, most of them without a look at most of the columns."""
         check_hidden(hidden, self.in_features)
-        if not isinstance(k, int) or not 1 <= k <= self.size:
+        if not isinstance(k, Integral) or not 1 <= k <= self.size:
             raise LightRNNError(f"k must be from 1 to the number of words, {self.size:,}, got {k!r}")
         features = self.projection(hidden).reshape(-1, self.dim)
         blocks = [self._best_places(block, k) for block in torch.split(features, POSITIONS)]

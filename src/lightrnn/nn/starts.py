@@ -3,17 +3,27 @@
 Shapes: V words, n values of a component, d dimensions of what is known, D of what is filled.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+Numbers = NDArray[np.floating[Any]] | Tensor
 
-def fill_vectors(to_fill: Tensor, vectors: NDArray[np.float32], scale: float) -> None:
+
+def _array(numbers: Numbers) -> NDArray[np.floating[Any]]:
+    found: NDArray[np.floating[Any]] = numbers.numpy(force=True) if isinstance(numbers, Tensor) else numbers
+    return found
+
+
+def fill_vectors(to_fill: Tensor, vectors: Numbers, scale: float) -> None:
     """Fill as many dimensions of (n, D) as vectors (n, d) have: centred, with a standard deviation of `scale`."""
     if len(to_fill) == 0:
         return
-    centred = (vectors - vectors.mean(axis=0))[:, : to_fill.shape[1]]
+    known = _array(vectors)
+    centred = (known - known.mean(axis=0))[:, : to_fill.shape[1]]
     scaled = centred * (scale / max(float(centred.std()), 1e-30))
     to_fill[:, : scaled.shape[1]] = torch.from_numpy(scaled).to(to_fill)
 
@@ -26,10 +36,10 @@ def shares(codes: NDArray[np.int64], counts: NDArray[np.int64], n: int) -> NDArr
     return np.asarray(np.bincount(codes[there], weights=weights, minlength=n), np.float64)
 
 
-def fill_biases(to_fill: Tensor, found: NDArray[np.float64]) -> None:
+def fill_biases(to_fill: Tensor, found: Numbers) -> None:
     """Begin (n,) at the logs of the shares, which a softmax makes shares again."""
     if len(to_fill):
-        logs = np.log(found)
+        logs = np.log(_array(found))
         to_fill.copy_(torch.from_numpy(logs - logs.mean()))
 
 

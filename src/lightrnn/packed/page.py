@@ -4,18 +4,18 @@ The page holds the packed bytes in base64, the style and the scripts of `page/`,
 style and the script by their digests, lets a worker start from what is in the page, and forbids every request.
 """
 
-import re
 from base64 import b64encode
 from hashlib import sha256
 from html import escape
-from importlib import resources
+
+from ..pages import filled, source
 
 WORKER = ("reader.js", "model.js", "worker.js")  # one script, in this order
 
 
 def packed_page(packed: bytes, title: str) -> str:
     """The page of a packed LightRNN, `packed` being the whole file; the title is what people see above the text."""
-    style, script = _source("style.css"), _source("ui.js")
+    style, script = _source("style.css"), filled(_source("ui.js"))
     policy = {
         "default-src": "'none'",
         "script-src": _digest(script),
@@ -25,21 +25,21 @@ def packed_page(packed: bytes, title: str) -> str:
         "base-uri": "'none'",
         "form-action": "'none'",
     }
-    fields = {
-        "policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
-        "title": escape(title),
-        "style": style,
-        "model": b64encode(packed).decode(),
-        "worker": "\n".join(map(_source, WORKER)),
-        "script": script,
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda field: fields[field[1]], _source("page.html"))
+    return filled(
+        _source("page.html"),
+        policy="; ".join(f"{name} {value}" for name, value in policy.items()),
+        title=escape(title),
+        style=style,
+        model=b64encode(packed).decode(),
+        worker="\n".join(map(_source, WORKER)),
+        script=script,
+    )
 
 
 def _source(name: str) -> str:
-    return (resources.files("lightrnn") / "packed" / "page" / name).read_text(encoding="utf-8")
+    return source("packed", "page", name)
 
 
-def _digest(source: str) -> str:
+def _digest(content: str) -> str:
     """What a policy calls a piece of script or style that it allows."""
-    return f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"

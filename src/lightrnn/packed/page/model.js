@@ -5,7 +5,7 @@
 //
 // A state is a Float32Array of S·L·H numbers: h of all layers, and of an LSTM c of all layers.
 
-const sigmoid = x => 0.5 * (Math.tanh(0.5 * x) + 1);  // never overflows
+const sigmoid = x => 1 / (1 + Math.exp(-x));
 
 // For each cell its gates G, the arrays S of its state, and one step: x = W·x + b and u = U·h + b (G·H each), the state
 // before → `after`, both at the places h and c of one layer.

@@ -1,28 +1,13 @@
 // What a person sees: the text with its surprise, words to take, a word's place. The model is asked in a worker.
 
 "use strict";
+{{common}}
 
 const SUGGESTIONS = 8, MOST_BITS = 16;  // words to take; the surprise that has the full colour
-const $ = id => document.getElementById(id);
 const text = $("text"), shades = $("shades"), suggestions = $("suggestions"), tip = $("tip");
 
-const number = value => value.toLocaleString("en");
 const percent = share => share < 0.00005 ? "<0.01%" :
   `${(100 * share).toFixed(share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2)}%`;
-const plural = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
-
-function element(tag, properties, ...children) {
-  const built = Object.assign(document.createElement(tag), properties);
-  built.append(...children);
-  return built;
-}
-
-// White space and control characters would be invisible: they are shown as code points.
-function shown(word) {
-  if (/[^\p{C}\p{M}\p{Z}]/u.test(word)) return element("bdi", {}, word);
-  const points = [...word].map(c => "U+" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0"));
-  return element("bdi", { className: "code" }, points.join(" "));
-}
 
 // ---- asking the model
 
@@ -276,6 +261,7 @@ async function begin() {
     const facts = await ask("load", { payload: $("model").textContent.trim() });
     const parts = [plural(facts.words, "word"), facts.network, `${(facts.bytes / 1e6).toPrecision(2)} MB`];
     $("facts").textContent = parts.join(" · ");
+    $("most").textContent = `${MOST_BITS} bits of surprise`;
     document.querySelector("main").hidden = false;
     await refresh();
   } catch (error) {
