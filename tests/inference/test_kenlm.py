@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 import lightrnn
-from helpers import KENLM, made_up_sentences, random_sentences, stream, train_small, vocabulary_with
+from helpers import (
+    KENLM,
+    made_up_sentences,
+    printed,
+    random_sentences,
+    run_apart,
+    stream,
+    train_small,
+    vocabulary_with,
+)
 from lightrnn import kenlm
 from lightrnn.inference.loading import save_mix
 from lightrnn.ngram.arpa import write_arpa
@@ -93,6 +102,16 @@ def test_states_are_values(model: kenlm.Model) -> None:
     assert model.score(known, bos=False, eos=False) == model.BaseScore(nothing, known, other)
     assert model.BaseScore(other, "<s>", begin) == -99
     assert begin == kept
+
+
+@pytest.mark.parametrize("name", ["network", "kn.lightrnn"])
+def test_it_needs_no_pytorch(folder: Path, name: str) -> None:
+    script = f"""
+import sys
+from lightrnn import kenlm
+print(kenlm.Model({str(folder / name)!r}).score("w3 w4"), *({{"torch", "kenlm"}} & set(sys.modules)))
+"""
+    assert float(printed(run_apart(script=script))) == pytest.approx(kenlm.Model(folder / name).score("w3 w4"))
 
 
 def real(path: Path) -> Any:
