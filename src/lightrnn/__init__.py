@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
     from .errors import LightRNNError
+    from .inference import decoders
     from .inference.evaluation import Evaluation
     from .inference.lm import LM
     from .inference.loading import load, save_mix
@@ -51,6 +52,7 @@ _PLACES = {
     "training.bootstrap": ("resume", "train"),
     "training.starts": ("Start", "choose_start"),
 }
+_OPEN = {"decoders": "inference.decoders"}  # modules that are used as a whole
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "Vocabulary",
     "WordTable",
     "choose_start",
+    "decoders",
     "estimate",
     "evaluate",
     "load",
@@ -86,9 +89,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _MODULES and name not in _OPEN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_MODULES[name]}", __package__), name)
+    module = import_module(f".{_OPEN.get(name) or _MODULES[name]}", __package__)
+    value = module if name in _OPEN else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -6,8 +6,9 @@ What a person sees is in log10, as in KenLM and SRILM; natural logs are inside. 
 cleaned by the rules that the model was trained with. States are values: keep one, go on from it twice, go back to it.
 """
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import exp
 from typing import Any
@@ -60,6 +61,10 @@ class LM(ABC):
         read = [self.read_word(state, word) for state, word in zip(states, ids.tolist(), strict=True)]
         return np.array([log_prob for log_prob, _ in read], np.float64), [after for _, after in read]
 
+    def continuations(self, state: Any) -> Callable[[int], tuple[float, Any]]:
+        """`read_word` after one state as a function of the word: for many words, whose common part is computed once."""
+        return lambda word: self.read_word(state, word)
+
     def read_sentences(self, state: Any, sentences: Sequence[Ids]) -> tuple[list[NDArray[np.float64]], list[Any]]:
         """The natural-log probabilities of the words of each sentence, (n,), from one state on, and the state after it.
 
@@ -111,6 +116,11 @@ class LM(ABC):
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         """(N,): the length of the n-gram that each token's probability comes from; 1 where there is none."""
         return np.ones(len(ids), np.int64)
+
+    @property
+    def order(self) -> int:
+        """How many words a probability depends on at most, the word itself among them; sys.maxsize: all before it."""
+        return sys.maxsize
 
     @property
     def part_names(self) -> tuple[str, ...]:
@@ -311,6 +321,10 @@ class NGramLM(LM):
 
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         return self.model.score_tokens(ids)[1]
+
+    @property
+    def order(self) -> int:
+        return self.model.order
 
     @property
     def has_orders(self) -> bool:

@@ -88,7 +88,9 @@ class LightRNN(RecurrentModel):
             if s == 0 and self.head:
                 bias = self.output_bias[0] if self.config.output_bias else None
                 rest = self.rest_vector, self.rest_bias
-                picked = head_log_probs(features[where], targets[where], self.scoring_vectors(0), bias, rest, self.head)
+                picked = head_log_probs(
+                    features[where], targets[where], self.scoring_vectors(0), bias, rest, self.head
+                )
             else:
                 scores = self.scores(s, features[where], self._prefixes(codes, where, s))  # (positions, n_s)
                 picked = -F.cross_entropy(scores, targets[where] - first, reduction="none")

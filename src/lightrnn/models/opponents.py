@@ -8,6 +8,7 @@ are the weights of an nn.Embedding with `sparse`, which the Trainer looks for. A
 vectors, whose gradients are dense.
 """
 
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -107,6 +108,11 @@ class WordPredictor:
         pairs = torch.from_numpy(np.stack([last_words, words], axis=1).astype(np.int64)).to(before[0].device)  # (B, 2)
         log_probs, after = self._model.log_probs(pairs, before)
         return log_probs[:, 0].double().sum(dim=-1).cpu().numpy(), to_arrays(after)
+
+    def continuations(self, last_word: int, state: Arrays) -> Callable[[int], tuple[float, Arrays]]:
+        log_probs = self.all_words(last_word, state)
+        _, after = self.word(last_word, state, last_word)  # whatever the word is: it is not fed yet
+        return lambda word: (float(log_probs[word]), after)
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
         return self._model.distribution(last_word, to_tensors(state, self._model))

@@ -34,6 +34,11 @@ class BackoffModel(Protocol):
 
     vocabulary: Vocabulary
 
+    @property
+    def order(self) -> int:
+        """Words in the longest n-grams."""
+        ...
+
     def start_state(self, of_sentence: bool) -> Any:
         """The state after the start of a sentence, or after nothing."""
         ...

@@ -325,7 +325,7 @@ class WordTable:
         """[V]: the word in each place, the inverse of `places`."""
         return np.argsort(self.places).astype(np.int64)
 
-    @property
+    @cached_property
     def last_place(self) -> tuple[int, ...]:
         """The codes of the last place that exists."""
         return tuple(int(code) for code in _codes(np.array([len(self) - 1]), self.shape, self.alone)[0])
