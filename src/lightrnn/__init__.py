@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
     from .errors import LightRNNError
-    from .inference import kenlm
+    from .inference import decoders, kenlm
     from .inference.evaluation import Evaluation
     from .inference.lm import LM
     from .inference.loading import load, save_mix
@@ -55,7 +55,7 @@ _PLACES = {
     "training.starts": ("Start", "choose_start"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
-_OPEN = {"kenlm": "inference.kenlm"}  # modules that are used as a whole
+_OPEN = {"decoders": "inference.decoders", "kenlm": "inference.kenlm"}  # modules that are used as a whole
 
 __all__ = [
     "LM",
@@ -75,6 +75,7 @@ __all__ = [
     "Vocabulary",
     "WordTable",
     "choose_start",
+    "decoders",
     "estimate",
     "evaluate",
     "kenlm",

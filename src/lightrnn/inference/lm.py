@@ -8,7 +8,7 @@ cleaned by the rules that the model was trained with. States are values: keep on
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import exp
 from typing import Any
@@ -60,6 +60,10 @@ class LM(ABC):
         """(B,): the natural-log probability of a word after each of B states, and the states after them."""
         read = [self.read_word(state, word) for state, word in zip(states, ids.tolist(), strict=True)]
         return np.array([log_prob for log_prob, _ in read], np.float64), [after for _, after in read]
+
+    def continuations(self, state: Any) -> Callable[[int], tuple[float, Any]]:
+        """`read_word` after one state as a function of the word: for many words, whose common part is computed once."""
+        return lambda word: self.read_word(state, word)
 
     def read_sentences(self, state: Any, sentences: Sequence[Ids]) -> tuple[list[NDArray[np.float64]], list[Any]]:
         """The natural-log probabilities of the words of each sentence, (n,), from one state on, and the state after it.
@@ -116,6 +120,11 @@ class LM(ABC):
     def order_after(self, state: Any, word: int) -> int:
         """The length of the n-gram that a word's probability comes from after a state; 1 where there is none."""
         return 1
+
+    @property
+    def order(self) -> int:
+        """How many words a probability depends on at most, the word itself among them; sys.maxsize: all before it."""
+        return sys.maxsize
 
     @property
     def order(self) -> int:
@@ -325,6 +334,10 @@ class NGramLM(LM):
 
     def order_after(self, state: Any, word: int) -> int:
         return self.model.step(state, word)[1]
+
+    @property
+    def order(self) -> int:
+        return self.model.order
 
     @property
     def order(self) -> int:

@@ -10,7 +10,7 @@ does not know gets an equal share of that model's probability of the unknown wor
 mix sums to at most 1, and to exactly 1 where the vocabularies agree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,16 @@ class Mix(LM):
             columns[:, m] = log_probs + self._shares[m][ids]
             after.append(states_after)
         return np.asarray(logsumexp(columns + self._log_weights, axis=1), np.float64), list(zip(*after, strict=True))
+
+    def continuations(self, state: Any) -> Callable[[int], tuple[float, Any]]:
+        members = [member.continuations(before) for member, before in zip(self.members, state, strict=True)]
+
+        def of(word: int) -> tuple[float, Any]:
+            found = [member(int(ids[word])) for member, ids in zip(members, self._translations, strict=True)]
+            log_probs = [log_prob + shares[word] for (log_prob, _), shares in zip(found, self._shares, strict=True)]
+            return float(logsumexp(log_probs + self._log_weights)), tuple(after for _, after in found)
+
+        return of
 
     def next_log_probs(self, state: Any) -> NDArray[np.float64]:
         return self._mixed(

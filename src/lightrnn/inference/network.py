@@ -170,6 +170,17 @@ class NetworkLM(LM):
             for track, word in enumerate(ids.tolist())
         ]
 
+    def continuations(self, state: NetworkState) -> Callable[[int], tuple[float, NetworkState]]:
+        if state.last_word is None:
+            return super().continuations(state)
+        inner_of = self._predictor.continuations(state.last_word, state.inner)
+
+        def of(word: int) -> tuple[float, NetworkState]:
+            log_prob, inner = inner_of(word)
+            return log_prob, NetworkState(word, inner)
+
+        return of
+
     def next_log_probs(self, state: NetworkState) -> NDArray[np.float64]:
         if state.last_word is None:
             return self.unigram

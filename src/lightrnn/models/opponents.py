@@ -8,6 +8,7 @@ are the weights of an nn.Embedding with `sparse`, which the Trainer looks for. A
 vectors, whose gradients are dense.
 """
 
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -119,6 +120,11 @@ class WordPredictor:
         before = to_tensors(state, self._model)
         words = torch.tensor([[last_word, 0]], device=before[0].device)
         return np.asarray(self._model.features(words, before)[0][0, 0].cpu().numpy(), np.float32)
+
+    def continuations(self, last_word: int, state: Arrays) -> Callable[[int], tuple[float, Arrays]]:
+        log_probs = self.all_words(last_word, state)
+        _, after = self.word(last_word, state, last_word)  # whatever the word is: it is not fed yet
+        return lambda word: (float(log_probs[word]), after)
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
         return self._model.distribution(last_word, to_tensors(state, self._model))

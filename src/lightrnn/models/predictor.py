@@ -6,7 +6,7 @@ A `state` is what `log_probs` leaves behind: all codes of the words before were 
 every question begins by feeding that code, which gives the row softmax.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -53,6 +53,10 @@ class Predictor(Protocol):
 
     def features(self, last_word: int, state: Arrays) -> Array:
         """(F,): what the next word is scored by, as RecurrentModel.features has it."""
+        ...
+
+    def continuations(self, last_word: int, state: Arrays) -> Callable[[int], tuple[float, Arrays]]:
+        """`word` after one state as a function of the word; what words have in common is computed once."""
         ...
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
@@ -124,6 +128,30 @@ class CodePredictor:
         for array, after in zip(state, inner, strict=True):
             array[:, sharing] = after
         return total, state
+
+    def continuations(self, last_word: int, state: Arrays) -> Callable[[int], tuple[float, Arrays]]:
+        """One step for all rows, and one for every row (prefix) that a word is asked for of."""
+        opened: dict[tuple[int, ...], tuple[list[float], Arrays]] = {}
+
+        def open_prefix(codes: Numbers, place: Numbers) -> tuple[list[float], Arrays]:
+            """The log-probabilities of the values after the first codes of a word, and the state after these."""
+            key = tuple(codes.tolist())
+            if key not in opened:
+                before = open_prefix(codes[:-1], place[:-1])[1] if key else state
+                feed = codes[-1:] if key else self._codes(last_word)[-1:]
+                outputs, after = self._steps(feed, before)
+                opened[key] = self._log_probs(len(key), outputs, place[None])[0].tolist(), after
+            return opened[key]
+
+        def of(word: int) -> tuple[float, Arrays]:
+            codes, place = self._codes(word), self._table.codes[word]
+            total, after = 0.0, state
+            for s, value in enumerate(place[: len(codes)].tolist()):
+                log_probs, after = open_prefix(codes[:s], place[:s])
+                total += log_probs[value]
+            return total, after
+
+        return of
 
     def _picked(self, component: int, hidden: Array, places: Numbers, codes: Numbers) -> Array:
         """(P,): the log-probabilities of a component of words, hidden (P, H), given by places and by codes (P, K)."""

@@ -330,7 +330,7 @@ class WordTable:
         words[self.places] = np.arange(len(self))
         return words
 
-    @property
+    @cached_property
     def last_place(self) -> tuple[int, ...]:
         """The codes of the last place that exists."""
         return tuple(int(code) for code in _codes(np.array([len(self) - 1]), self.shape, self.alone)[0])
