@@ -17,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from lightrnn.models.sizes import human_bytes
 from lightrnn.nn import LightSoftmax, WordTable
-from lightrnn.runtime import use_threads
+from lightrnn.runtime import keep_memory, use_threads
 from lightrnn.table.word_table import zipf_counts
 from throughput import cutoff_settings, zipf_text
 
@@ -97,11 +98,21 @@ def fits(needed: float) -> bool:
     return needed < 0.8 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def opponents(size: int, units: int) -> list[tuple[str, str, Callable[[], nn.Module]]]:
-    """Name, remark and how it is made, of those that fit: parameters, gradients, and the scores of a step."""
+def adaptive_numbers(size: int, units: int, cutoffs: list[int], divisor: float, words: Tensor) -> float:
+    """Parameters, gradients, and of the scores of a step three times as many as there are: theirs, and backward."""
+    bounds = [0, *cutoffs, size]
+    total = 0.0
+    for band, (begin, end) in enumerate(pairwise(bounds)):
+        positions = int(((words >= begin) & (words < end)).sum()) if band else len(words)
+        total += (end - begin) * (2 * units / divisor**band + 3 * positions)
+    return total
+
+
+def opponents(size: int, units: int, words: Tensor) -> list[tuple[str, str, Callable[[], nn.Module]]]:
+    """Name, remark and how it is made, of those that fit."""
     found: list[tuple[str, str, Callable[[], nn.Module]]] = []
     for cutoffs, divisor in cutoff_settings(size, units):
-        if fits(4 * (2 * size * units / divisor + 3e8)):
+        if fits(4 * adaptive_numbers(size, units, cutoffs, divisor, words)):
             remark = f"cut at {cutoffs}, divisor {divisor:g}"
             found.append(
                 ("adaptive", remark, lambda c=cutoffs, d=divisor: Adaptive(units, size, c, d, head_bias=True))  # type: ignore[misc]
@@ -118,7 +129,7 @@ def compare(size: int, units: int, positions: int, budget: float, leave_out: lis
     lights = {"light": light(size, units, 0, 0), "alone": light(size, units, ALONE, HEAD)}
     turns = [{name: seconds(layer, hidden, words, budget) for name, layer in lights.items()}]
     found: dict[str, Facts] = {}
-    for name, remark, make in opponents(size, units):
+    for name, remark, make in opponents(size, units, words):
         if name in leave_out:
             continue
         layer = make()
@@ -150,6 +161,7 @@ def main() -> None:
     parser.add_argument("--leave-out", nargs="*", default=[], choices=("adaptive", "full"))
     arguments = parser.parse_args()
     use_threads(1)
+    keep_memory()
     for size in arguments.vocabularies:
         compare(size, arguments.hidden, arguments.positions, arguments.budget, arguments.leave_out)
 

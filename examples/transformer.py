@@ -218,11 +218,12 @@ def perplexity(model: Transformer, ids: NDArray[np.int32], context: int) -> floa
     return math.exp(float(nats) / (len(text) - 1))
 
 
-def train(model: Transformer, ids: NDArray[np.int32], options: argparse.Namespace) -> Facts:
-    """By Adam, the rate falling as a cosine from its first hundredth of the budget on, which is epochs or minutes."""
+def train(model: Transformer, ids: NDArray[np.int32], options: argparse.Namespace, spent: float = 0.0) -> Facts:
+    """By Adam, the rate falling as a cosine from the first hundredth of the budget on, which is epochs, or minutes of
+    which so many seconds are spent."""
     optimizer = torch.optim.Adam(model.parameters(), lr=options.rate, betas=(0.9, 0.98))
     start, words = time.perf_counter(), 0
-    budget = options.epochs * len(ids) if options.epochs else 60 * options.minutes
+    budget = options.epochs * len(ids) if options.epochs else 60 * options.minutes - spent
     for piece in batches(ids, options.batch, options.context, options.seed):
         seconds = time.perf_counter() - start
         done = (words if options.epochs else seconds) / budget
@@ -246,7 +247,7 @@ def run(options: argparse.Namespace) -> Facts:
     ends = ENDS[options.end](corpus, options)
     made = time.perf_counter() - begin
     model = Transformer(ends, options.width, options.layers, options.context, options.dropout)
-    trained = train(model, corpus.split("train"), options)
+    trained = train(model, corpus.split("train"), options, spent=made)
     return {
         "end": options.end,
         "budget": f"{options.epochs:g} epochs" if options.epochs else f"{options.minutes:g} minutes",

@@ -24,23 +24,8 @@ def transformer() -> Any:
 def test_every_end_of_the_transformer_learns(
     transformer: Any, tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = [
-        "--epochs",
-        "1",
-        "--width",
-        "16",
-        "--layers",
-        "1",
-        "--context",
-        "16",
-        "--batch",
-        "8",
-        "--alone",
-        "10",
-        "--rate",
-        "0.01",
-        "--out",
-    ]
+    sizes = ["--width", "16", "--layers", "1", "--context", "16", "--batch", "8", "--alone", "10"]
+    options = [*sizes, "--epochs", "1", "--rate", "0.01", "--out"]
     for end in transformer.ENDS:
         monkeypatch.setattr(sys, "argv", ["transformer.py", str(tiny.path), "--end", end, *options, str(tmp_path)])
         transformer.main()

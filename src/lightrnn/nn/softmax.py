@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from ..errors import LightRNNError
 from ..table.word_table import WordTable
 from .checks import check_hidden, check_size, check_table, check_targets, check_words
-from .embedding import SCALE, LightEmbedding
+from .embedding import LightEmbedding
 from .functional import head_log_probs, projection_between, without_missing
 from .layer import TableLayer
 from .likeliest import best_places
-from .starts import fill_biases, fill_rest, fill_vectors, shares
+from .starts import SCALE, fill_biases, fill_rest, shares, start_vectors
 
 REDUCTIONS = ("mean", "sum", "none")
 POSITIONS = 128  # whose likeliest words are looked for together
@@ -117,9 +117,7 @@ class LightSoftmax(TableLayer):
     def reset(self, table: WordTable, scale: float = SCALE, *, vectors: bool = True) -> None:
         """Vectors, unless they are tied, and biases as they start, by what a table of this shape knows."""
         if vectors:
-            nn.init.normal_(self.weight, std=scale)
-            for to_fill, known in zip(torch.split(self.weight, list(self.shape)), table.vectors or (), strict=False):
-                fill_vectors(to_fill, known, scale)
+            start_vectors(self.weight, table, scale)
         if table.counts is None:
             return
         R, C = self.shape

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+
+from ..table.word_table import WordTable
+
+SCALE = 0.02  # standard deviation of vectors unless told otherwise: scores stay small after a LayerNorm
 
 Numbers = NDArray[np.floating[Any]] | Tensor
 
@@ -26,6 +30,14 @@ def fill_vectors(to_fill: Tensor, vectors: Numbers, scale: float) -> None:
     centred = (known - known.mean(axis=0))[:, : to_fill.shape[1]]
     scaled = centred * (scale / max(float(centred.std()), 1e-30))
     to_fill[:, : scaled.shape[1]] = torch.from_numpy(scaled).to(to_fill)
+
+
+@torch.no_grad()
+def start_vectors(weight: Tensor, table: WordTable, scale: float) -> None:
+    """Draw the vectors of all components, stacked, at random, and fill in what the table knows."""
+    nn.init.normal_(weight, std=scale)
+    for to_fill, known in zip(torch.split(weight, list(table.shape)), table.vectors or (), strict=False):
+        fill_vectors(to_fill, known, scale)
 
 
 def shares(codes: NDArray[np.int64], counts: NDArray[np.int64], n: int) -> NDArray[np.float64]:
