@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
     from .errors import LightRNNError
     from .inference import decoders, kenlm
+    from .inference.cache import CacheLM
     from .inference.evaluation import Evaluation
     from .inference.lm import LM
     from .inference.loading import load, save_mix
@@ -35,6 +36,7 @@ __version__ = "0.2.0"
 _PLACES = {
     "config": ("BootstrapConfig", "ModelConfig", "Recipe", "TrainingConfig"),
     "errors": ("LightRNNError",),
+    "inference.cache": ("CacheLM",),
     "inference.evaluation": ("Evaluation",),
     "inference.lm": ("LM",),
     "inference.loading": ("load", "save_mix"),
@@ -60,6 +62,7 @@ _OPEN = {"decoders": "inference.decoders", "kenlm": "inference.kenlm"}  # module
 __all__ = [
     "LM",
     "BootstrapConfig",
+    "CacheLM",
     "Corpus",
     "Evaluation",
     "LanguageModel",

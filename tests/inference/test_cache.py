@@ -11,6 +11,7 @@ from helpers import FLOAT32, lm_of
 from lightrnn.errors import LightRNNError
 from lightrnn.inference import cache
 from lightrnn.inference.cache import BLOCK, CacheLM, recall
+from lightrnn.inference.features import token_features
 from lightrnn.inference.mixture import Mix, tune
 from lightrnn.inference.network import NetworkLM
 from lightrnn.inference.tuning import FLATNESSES, tuned_cache
@@ -66,12 +67,17 @@ def test_a_text_as_a_whole_and_word_by_word(shape: dict[str, object], convention
             state = recent.begin_state()
 
 
-def test_features_are_what_the_words_are_scored_by() -> None:
-    """Of an opponent and of a LightRNN, from whole texts for any batch size and from states."""
-    lm = lm_of(alone=5)
+@pytest.mark.parametrize("shape", [{"alone": 5}, {"tied": True, "layers": 2}], ids=str)
+def test_features_are_what_the_words_are_scored_by(shape: dict[str, object]) -> None:
+    """From whole texts by PyTorch, for any batch size, and by NumPy, and from states."""
+    lm = lm_of(**shape)  # type: ignore[arg-type]
     ids = text_of(600, 23)
     features = lm.token_features(ids)
     np.testing.assert_allclose(features, lm.token_features(ids, batch_size=1), atol=FLOAT32)
+    in_numpy = lm.model.predictor().reader
+    np.testing.assert_allclose(features, token_features(in_numpy, ids, lm.vocabulary, "stream"), atol=FLOAT32)
+    by_sentences = token_features(in_numpy, ids, lm.vocabulary, "sentence")
+    np.testing.assert_allclose(lm.token_features(ids, "sentence"), by_sentences, atol=FLOAT32)
     state = lm.stream_state()
     for place, word in enumerate(ids[:30].tolist()):
         np.testing.assert_allclose(lm.state_features(state), features[place], atol=FLOAT32)

@@ -127,11 +127,6 @@ class LM(ABC):
         return sys.maxsize
 
     @property
-    def order(self) -> int:
-        """How many words a probability depends on at most, the word itself among them; sys.maxsize: all before it."""
-        return sys.maxsize
-
-    @property
     def part_names(self) -> tuple[str, ...]:
         """What the parts of `token_log_probs` are called."""
         return ("word",)
@@ -334,10 +329,6 @@ class NGramLM(LM):
 
     def order_after(self, state: Any, word: int) -> int:
         return self.model.step(state, word)[1]
-
-    @property
-    def order(self) -> int:
-        return self.model.order
 
     @property
     def order(self) -> int:

@@ -122,7 +122,7 @@ def save_mix(folder: str | Path, members: Sequence[Member], weights: Sequence[fl
 
     def described(member: Path | CacheName) -> dict[str, Any]:
         if isinstance(member, CacheName):
-            return {"cache": member.size, "flatness": member.flatness}
+            return {"cache": member.size, "flatness": member.flatness or FLATNESS}
         place = member.parent.resolve() / member.name
         return {"path": os.path.relpath(place, Path(folder).resolve())}
 
@@ -157,8 +157,8 @@ def read_mix(folder: Path) -> tuple[list[Path | CacheName], list[float]]:
     weights = [float(member["weight"]) for member in members]
     if not sum(weights) > 0:
         raise LightRNNError(f"{path}: all weights are 0; {remedy}")
-    if not all(("path" in member) != ("cache" in member) for member in members):
-        raise LightRNNError(f"{path}: every member must have either a path or a cache; {remedy}")
+    if "cache" in members[0] or not all(("path" in member) != ("cache" in member) for member in members):
+        raise LightRNNError(f"{path}: every member must have either a path or a cache, the first a path; {remedy}")
     return [
         folder / member["path"] if "path" in member else CacheName(member["cache"], member.get("flatness", FLATNESS))
         for member in members
