@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from ..errors import LightRNNError
-from ..table.clustering import root_counts, table_vectors
 from ..table.word_table import WordTable
 from .checks import check_table
 from .embedding import LightEmbedding
@@ -58,6 +57,8 @@ def compress(
     frequent words stand alone by (see `words_alone`) and all are weighted by. hidden (P, in_features): some states, of
     an output, to tell by how much its distributions change.
     """
+    from ..table.clustering import root_counts  # here, since Numba takes its time and models import this room
+
     if not isinstance(trained, nn.Embedding | nn.Linear):
         raise LightRNNError(f"trained must be an nn.Embedding or an nn.Linear, got {type(trained).__name__}")
     if hidden is not None and isinstance(trained, nn.Embedding):
@@ -99,6 +100,8 @@ def _bytes(module: nn.Module) -> int:
 
 def _fitted(matrix: NDArray[np.float32], weights: NDArray[np.float32], table: WordTable) -> list[NDArray[np.float32]]:
     """Of each component, (n_s, D): least squares; a word that stands alone keeps its vector."""
+    from ..table.clustering import table_vectors
+
     alone, sharing = table.words[: table.alone], table.sharing
     if not len(sharing):
         return [matrix[alone], *(matrix[:0] for _ in table.shape[1:])]
