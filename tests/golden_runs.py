@@ -108,7 +108,7 @@ def nats(model: Path, *text: object) -> float:
 def use(folder: Path, model: Path, data: Path) -> dict[str, Any]:
     """What a trained model answers."""
     (folder / "lines.txt").write_text(LINES, encoding="utf-8")
-    words = json.loads(program("next", model, "it was a", "--json", "--threads", "1"))["words"]
+    words = json.loads(program("next", model, "it was a", "--unk", "--json", "--threads", "1"))["words"]
     return {
         "nats": nats(model, data),
         "sentence_nats": nats(model, data, "--convention", "sentence"),

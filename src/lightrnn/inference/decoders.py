@@ -69,8 +69,9 @@ class FlashlightLM(FlashlightBase):  # type: ignore[misc]
         if LMState is None:
             raise LightRNNError("flashlight-text is not installed; install it with: pip install 'lightrnn[flashlight]'")
         super().__init__()
+        dictionary: Any = words
         if hasattr(words, "get_entry"):
-            words = [words.get_entry(index) for index in range(words.index_size())]
+            words = [dictionary.get_entry(index) for index in range(dictionary.index_size())]
         self.lm = lm
         self._ids: list[int] = lm.vocabulary.encode(map(lm.vocabulary.rules.clean, words)).tolist()
         self._begin, self._empty = _Start(lm, 0.0, lm.begin_state), _Start(lm, 0.0, lm.empty_state)
