@@ -29,7 +29,7 @@ $(VENV)/bin/python:
 # torch comes first and pinned: without the pin, pip would fetch gigabytes of CUDA libraries on some machines.
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train]"
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

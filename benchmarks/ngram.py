@@ -1,4 +1,5 @@
-"""Kneser-Ney 5-grams: seconds and peak memory of estimating one, and perplexities beside those of KenLM's lmplz.
+"""Kneser-Ney 5-grams: seconds and peak memory of estimating one, its files and how fast they are read, and perplexities
+beside those of KenLM's lmplz.
 
     LIGHTRNN_CORPORA=… python benchmarks/ngram.py [DATA]
 
@@ -9,12 +10,15 @@ import argparse
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from corpora import corpus_folder
 from lightrnn.inference.lm import NGramLM
+from lightrnn.ngram.arpa import read_arpa, write_arpa
 from lightrnn.ngram.kneser_ney import estimate
-from lightrnn.text.corpus import prepare
+from lightrnn.ngram.packed import read_packed, write_packed
+from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.presets import PRESETS
 
 # `lmplz -o 5` with its defaults, every line from a fresh start, sentence ends counted, <unk> in the text a word
@@ -36,6 +40,26 @@ print(f"{len(ids):,} tokens, {sum(model.counts):,} n-grams: {seconds:.1f} s, {le
 """
 
 
+def measure_files(data: Path) -> None:
+    """Bytes of a packed file and an ARPA file of one model, and the seconds of a processor that reading each takes."""
+    import kenlm
+
+    corpus = Corpus.load(data)
+    model = estimate(corpus.split("train"), corpus.vocabulary, 5)
+    with tempfile.TemporaryDirectory() as folder:
+        packed, arpa = Path(folder) / "kn.lightrnn", Path(folder) / "kn.arpa"
+        write_packed(model, packed)
+        write_arpa(model, arpa)
+        for name, path, read in (
+            ("packed", packed, read_packed),
+            ("ARPA", arpa, read_arpa),
+            ("ARPA, by KenLM", arpa, lambda path: kenlm.Model(str(path))),
+        ):
+            begin = time.process_time()
+            read(path)
+            print(f"{name:16} {path.stat().st_size:13,} bytes, read in {time.process_time() - begin:6.2f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", type=Path)
@@ -43,6 +67,7 @@ def main() -> None:
     if arguments.data:
         done = subprocess.run([sys.executable, "-c", MEASURED, str(arguments.data)], stdout=subprocess.PIPE, check=True)
         print(f"{arguments.data.name}: {done.stdout.decode().strip()}")
+        measure_files(arguments.data)
     for name, (preset, reference) in REFERENCE.items():
         source = corpus_folder(name)
         train, valid, test = ([str(source / f"{split}.txt.xz")] for split in ("train", "valid", "test"))

@@ -4,11 +4,11 @@
     python examples/transformer.py data --end light --epochs 3
     python examples/transformer.py data --end full --minutes 30 --out results
 
-The ends, on the same transformer: `full`, a tied softmax over all words; `adaptive`, PyTorch's adaptive softmax with an
-adaptive input (Baevski and Auli 2019); `light`, the layers of lightrnn.nn with a table from the text's bigrams; `random`,
-the same with a random table. Biases of all start at the words' shares of the text. A run prints its figures, and with
---out writes them to a file of that folder; a run whose file is there is not made again, and all files there are printed
-as a table.
+The ends, on the same transformer: `full`, a tied softmax over all words; `adaptive`, PyTorch's adaptive softmax with
+an adaptive input (Baevski and Auli 2019); `light`, the layers of lightrnn.nn with a table from the text's bigrams;
+`random`, the same with a random table. Biases of all start at the words' shares of the text. A run prints its
+figures, and with --out writes them to a file of that folder; a run whose file is there is not made again, and all
+files there are printed as a table.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import math
 import resource
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightrnn import Corpus
-from lightrnn.models.outputs import centred_logs
 from lightrnn.models.sizes import adaptive_shape
 from lightrnn.nn import LightEmbedding, LightSoftmax, WordTable
+from lightrnn.nn.starts import fill_biases
 from lightrnn.runtime import keep_memory, use_threads
 from lightrnn.text.vocabulary import frequency_ranks
 
@@ -67,11 +68,11 @@ class Transformer(nn.Module):
         self.blocks = nn.Sequential(*(Block(width, max(width // 64, 2), dropout) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
 
-    def losses(self, words: Tensor) -> Tensor:
-        """words (B, T+1) → nats of words 1 … T, (B, T)."""
+    def losses(self, words: Tensor, after: int = 0) -> Tensor:
+        """words (B, T+1) → nats of words 1 … T, (B, T), or of those after so many."""
         x = math.sqrt(self.positions.shape[1]) * self.ends.vectors(words[:, :-1]) + self.positions[: words.shape[1] - 1]
         hidden = self.norm(self.blocks(F.dropout(x, self.dropout, self.training)))
-        return self.ends.losses(F.dropout(hidden, self.dropout, self.training), words[:, 1:])
+        return self.ends.losses(F.dropout(hidden[:, after:], self.dropout, self.training), words[:, 1 + after :])
 
 
 # --- the ends
@@ -92,7 +93,8 @@ class Full(Ends):
         super().__init__()
         self.embedding = nn.Embedding(len(corpus.vocabulary), width)
         nn.init.normal_(self.embedding.weight, std=SCALE)
-        self.bias = nn.Parameter(centred_logs(counts_of(corpus)))
+        self.bias = nn.Parameter(torch.zeros(len(corpus.vocabulary)))
+        fill_biases(self.bias.data, counts_of(corpus))
 
     def vectors(self, words: Tensor) -> Tensor:
         found: Tensor = self.embedding(words)
@@ -115,15 +117,15 @@ class Adaptive(Ends):
         sizes = [max(int(width / divisor**band), 1) for band in range(len(bounds) - 1)]
         self.bands = nn.ModuleList(
             nn.Sequential(nn.Embedding(end - begin, dim), nn.Linear(dim, width, bias=False))
-            for begin, end, dim in zip(bounds, bounds[1:], sizes, strict=False)
+            for (begin, end), dim in zip(pairwise(bounds), sizes, strict=True)
         )
         for band in self.bands:
-            nn.init.normal_(band[0].weight, std=SCALE)
+            nn.init.normal_(band.get_parameter("0.weight"), std=SCALE)
         self.width, self.bounds = width, bounds
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(width, size, self.cutoffs, divisor, head_bias=True)
         ranked = counts_of(corpus).sort(descending=True).values
-        tails = [ranked[begin:end].sum() for begin, end in zip(bounds[1:], bounds[2:], strict=False)]
-        self.softmax.head.bias.data = centred_logs(torch.cat([ranked[: self.cutoffs[0]], torch.stack(tails)])).float()
+        tails = [ranked[begin:end].sum() for begin, end in pairwise(bounds[1:])]
+        fill_biases(self.softmax.head.bias.data, torch.cat([ranked[: self.cutoffs[0]], torch.stack(tails)]))
 
     def vectors(self, words: Tensor) -> Tensor:
         ranks = self.get_buffer("ranks")[words.flatten()]
@@ -135,13 +137,13 @@ class Adaptive(Ends):
 
     def positions_of(self, ranks: Tensor) -> list[tuple[int, Tensor]]:
         return [
-            (begin, ((ranks >= begin) & (ranks < end)).nonzero().squeeze(1))
-            for begin, end in zip(self.bounds, self.bounds[1:], strict=False)
+            (begin, ((ranks >= begin) & (ranks < end)).nonzero().squeeze(1)) for begin, end in pairwise(self.bounds)
         ]
 
     def losses(self, hidden: Tensor, words: Tensor) -> Tensor:
         ranks = self.get_buffer("ranks")[words.flatten()]
-        return -self.softmax(hidden.flatten(0, -2), ranks).output.view(words.shape)
+        found: Tensor = -self.softmax(hidden.flatten(0, -2), ranks).output.view(words.shape)
+        return found
 
 
 class Light(Ends):
@@ -197,28 +199,31 @@ def batches(ids: NDArray[np.int32], batch: int, context: int, seed: int) -> Iter
     while True:
         order = random.permutation(starts) + random.integers(context)
         for chosen in np.split(order, range(batch, len(order), batch)):
-            chosen = np.minimum(chosen, len(ids) - context - 1)
-            yield torch.from_numpy(np.asarray(ids)[chosen[:, None] + np.arange(context + 1)].astype(np.int64))
+            begins = np.minimum(chosen, len(ids) - context - 1)
+            yield torch.from_numpy(np.asarray(ids)[begins[:, None] + np.arange(context + 1)].astype(np.int64))
 
 
 @torch.no_grad()
 def perplexity(model: Transformer, ids: NDArray[np.int32], context: int) -> float:
-    """Of all words but the first, each after at least half a context, where the text has it."""
+    """Of all words but the first, each after at least half a context, where the text has it; it has more than one."""
     model.eval()
-    half, nats = context // 2, 0.0
-    for begin in range(0, len(ids) - 1, half):
-        first = max(begin - half, 0)
-        words = torch.from_numpy(np.asarray(ids[first : begin + half + 1]).astype(np.int64))[None]
-        nats += float(model.losses(words)[0, begin - first :].double().sum())
+    text, half = torch.from_numpy(np.asarray(ids).astype(np.int64)), context // 2
+    whole = text[: len(text) - (len(text) - 1) % half].unfold(0, 2 * half + 1, half)  # (pieces, T+1)
+    nats = model.losses(text[None, : half + 1]).double().sum()
+    for pieces in torch.split(whole, 16):
+        nats += model.losses(pieces, after=half).double().sum()
+    if rest := (len(text) - 1) % half:
+        nats += model.losses(text[None, -rest - half - 1 :], after=half).double().sum()
     model.train()
-    return math.exp(nats / (len(ids) - 1))
+    return math.exp(float(nats) / (len(text) - 1))
 
 
-def train(model: Transformer, ids: NDArray[np.int32], options: argparse.Namespace) -> Facts:
-    """By Adam, the rate falling as a cosine from its first hundredth of the budget on, which is epochs or minutes."""
+def train(model: Transformer, ids: NDArray[np.int32], options: argparse.Namespace, spent: float = 0.0) -> Facts:
+    """By Adam, the rate falling as a cosine from the first hundredth of the budget on, which is epochs, or minutes of
+    which so many seconds are spent."""
     optimizer = torch.optim.Adam(model.parameters(), lr=options.rate, betas=(0.9, 0.98))
     start, words = time.perf_counter(), 0
-    budget = options.epochs * len(ids) if options.epochs else 60 * options.minutes
+    budget = options.epochs * len(ids) if options.epochs else 60 * options.minutes - spent
     for piece in batches(ids, options.batch, options.context, options.seed):
         seconds = time.perf_counter() - start
         done = (words if options.epochs else seconds) / budget
@@ -228,7 +233,7 @@ def train(model: Transformer, ids: NDArray[np.int32], options: argparse.Namespac
             group["lr"] = options.rate * min(done / 0.01 + 0.01, 0.5 * (1 + math.cos(math.pi * done)))
         loss = model.losses(piece).mean()
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         words += piece[:, 1:].numel()
@@ -242,7 +247,7 @@ def run(options: argparse.Namespace) -> Facts:
     ends = ENDS[options.end](corpus, options)
     made = time.perf_counter() - begin
     model = Transformer(ends, options.width, options.layers, options.context, options.dropout)
-    trained = train(model, corpus.split("train"), options)
+    trained = train(model, corpus.split("train"), options, spent=made)
     return {
         "end": options.end,
         "budget": f"{options.epochs:g} epochs" if options.epochs else f"{options.minutes:g} minutes",

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ os.environ.pop("FORCE_COLOR", None)
 os.environ |= {"COLUMNS": "200", "_TYPER_FORCE_DISABLE_TERMINAL": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 torch.set_num_threads(1)
 
+from browser import PROGRAMS, Browser, started_browser  # noqa: E402
 from helpers import BEFORE, Call, made_up_text, run_here  # noqa: E402
 from lightrnn.text.corpus import Corpus, prepare  # noqa: E402
 
@@ -47,3 +49,21 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     """The program in this process, run in the folder of the test."""
     monkeypatch.chdir(tmp_path)
     return run_here
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    for program in PROGRAMS:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed; on Debian: apt-get install chromium chromium-driver")
+    with started_browser(tmp_path_factory.mktemp("browser") / "profile") as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Browser:
+    """The one browser of all tests, its window as at the start: empty, and nothing complained of yet."""
+    chromium.open(None)
+    chromium.resize(1280, 900)
+    chromium.complaints()
+    return chromium

@@ -27,6 +27,8 @@ from lightrnn.config import BootstrapConfig, ModelConfig, Recipe
 from lightrnn.inference.network import NetworkLM
 from lightrnn.models.checkpoint import load_training
 from lightrnn.models.lightrnn import LightRNN
+from lightrnn.models.sizes import weight_shapes
+from lightrnn.packed.model import Network
 from lightrnn.table.word_table import WordTable, table_shape
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.presets import PRESETS
@@ -186,6 +188,13 @@ def random_lightrnn(
 def lm_of(V: int = 23, K: int = 2, **settings: object) -> NetworkLM:
     """A `random_lightrnn` with words."""
     return NetworkLM(random_lightrnn(V=V, K=K, **settings), vocabulary_of(V))  # type: ignore[arg-type]
+
+
+def network_of(model: LightRNN, vocabulary: Vocabulary) -> Network:
+    """What `pack` takes, of a model in memory."""
+    state, table = model.state_dict(), model.table
+    weights = {name: state[name].numpy() for name in weight_shapes(model.config, table.shape, table.alone)}
+    return Network(model.config, vocabulary, weights, table, {"valid_perplexity": 12.5})
 
 
 SMALL_RECIPE = Recipe(bootstrap=BootstrapConfig(refine="none")).override(

@@ -13,7 +13,7 @@ from helpers import ROOT, made_up_text, printed, run_apart, run_here
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What a test cannot do again is not run as a command: these set up the environment that the test already runs in.
-SET_UP = {"make demo", "pip install -c constraints.txt -e ."}
+SET_UP = {"make demo", 'pip install -c constraints.txt -e ".[train]"'}
 
 
 def blocks(language: str) -> list[str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig
     from .errors import LightRNNError
-    from .inference import decoders
+    from .inference import decoders, kenlm
+    from .inference.cache import CacheLM
     from .inference.evaluation import Evaluation
     from .inference.lm import LM
     from .inference.loading import load, save_mix
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .ngram.arpa import read_arpa, write_arpa
     from .ngram.kneser_ney import estimate
     from .ngram.model import NGram
+    from .ngram.packed import read_packed, write_packed
     from .table.word_table import WordTable
     from .text.corpus import Corpus, prepare
     from .text.rules import TextRules
@@ -34,6 +36,7 @@ __version__ = "0.2.0"
 _PLACES = {
     "config": ("BootstrapConfig", "ModelConfig", "Recipe", "TrainingConfig"),
     "errors": ("LightRNNError",),
+    "inference.cache": ("CacheLM",),
     "inference.evaluation": ("Evaluation",),
     "inference.lm": ("LM",),
     "inference.loading": ("load", "save_mix"),
@@ -45,6 +48,7 @@ _PLACES = {
     "ngram.arpa": ("read_arpa", "write_arpa"),
     "ngram.kneser_ney": ("estimate",),
     "ngram.model": ("NGram",),
+    "ngram.packed": ("read_packed", "write_packed"),
     "table.word_table": ("WordTable",),
     "text.corpus": ("Corpus", "prepare"),
     "text.rules": ("TextRules",),
@@ -52,12 +56,13 @@ _PLACES = {
     "training.bootstrap": ("resume", "train"),
     "training.starts": ("Start", "choose_start"),
 }
-_OPEN = {"decoders": "inference.decoders"}  # modules that are used as a whole
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
+_OPEN = {"decoders": "inference.decoders", "kenlm": "inference.kenlm"}  # modules that are used as a whole
 
 __all__ = [
     "LM",
     "BootstrapConfig",
+    "CacheLM",
     "Corpus",
     "Evaluation",
     "LanguageModel",
@@ -76,22 +81,30 @@ __all__ = [
     "decoders",
     "estimate",
     "evaluate",
+    "kenlm",
     "load",
     "load_model",
     "prepare",
     "read_arpa",
+    "read_packed",
     "resume",
     "save_mix",
     "train",
     "tune",
     "write_arpa",
+    "write_packed",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES and name not in _OPEN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{_OPEN.get(name) or _MODULES[name]}", __package__)
+    try:
+        module = import_module(f".{_OPEN.get(name) or _MODULES[name]}", __package__)
+    except ModuleNotFoundError as error:
+        from .errors import missing_package
+
+        raise missing_package(error) from None
     value = module if name in _OPEN else getattr(module, name)
     globals()[name] = value
     return value

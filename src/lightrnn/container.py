@@ -24,6 +24,7 @@ VERSION = 1
 STORED, DEFLATED = 0, 1
 MOST_PARTS = 64
 LARGEST = 1 << 36  # bytes of a part
+MOST_INFLATED = 50  # times as many bytes as are stored
 ABOUT = record({"kind": text(), "vocabulary_size": whole(2, 2**31), "rules": record({})})
 
 _HEAD = struct.Struct("<8sII")  # magic, version, number of parts
@@ -33,12 +34,13 @@ REMEDY = "copy it again or pack the model again"
 
 
 def write_parts(parts: Mapping[str, bytes], stored: Collection[str] = ()) -> bytes:
-    """The file of these parts, in this order; a part is deflated where that saves a fiftieth of it or more, but for
-    those that are to be `stored` as they are."""
+    """The file of these parts, in this order; a part is deflated where that saves a fiftieth of it or more, and not so
+    much that a reader would take it for a bomb; but for those that are to be `stored` as they are."""
     entries, bodies = [], []
     for name, raw in parts.items():
         deflated = raw if name in stored else zlib.compress(raw, 9)
-        encoding, body = (DEFLATED, deflated) if 50 * len(deflated) <= 49 * len(raw) else (STORED, raw)
+        pays = 50 * len(deflated) <= 49 * len(raw) <= 49 * MOST_INFLATED * len(deflated)
+        encoding, body = (DEFLATED, deflated) if pays else (STORED, raw)
         entries.append(_ENTRY.pack(name.encode(), encoding, len(body), len(raw), zlib.crc32(body)))
         bodies.append(body)
     head = _HEAD.pack(MAGIC, VERSION, len(parts)) + b"".join(entries)
@@ -79,7 +81,7 @@ def read_parts(data: bytes, origin: str) -> dict[str, bytes]:
             raise damaged(origin, f"it ends within its part {name!r}")
         if zlib.crc32(body) != checksum:
             raise damaged(origin, f"the checksum of its part {name!r} is wrong")
-        if encoding not in (STORED, DEFLATED) or raw > LARGEST or name in parts:
+        if encoding not in (STORED, DEFLATED) or raw > min(LARGEST, MOST_INFLATED * stored) or name in parts:
             raise damaged(origin, f"its part {name!r} is not described as it should be")
         parts[name] = _inflated(body, raw, name, origin) if encoding == DEFLATED else body
         if len(parts[name]) != raw:

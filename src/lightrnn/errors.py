@@ -1,4 +1,4 @@
-"""The one exception that users see, and how to tell that memory ran out."""
+"""The one exception that users see, and how to tell that memory ran out or that a package is not there."""
 
 import re
 
@@ -8,6 +8,20 @@ class LightRNNError(Exception):
 
     The command line prints the sentence to stderr and exits with code 2.
     """
+
+
+EXTRAS = {"torch": "train", "safetensors": "train", "scipy": "train", "numba": "train"}  # packages by extra
+
+
+def missing_package(error: ModuleNotFoundError) -> LightRNNError:
+    """The sentence for a package that comes with an extra; another one is a mistake of ours, and raised."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        raise error
+    extra = EXTRAS[package]
+    return LightRNNError(
+        f"this needs {package}, which is not installed; install it with: pip install 'lightrnn[{extra}]'"
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

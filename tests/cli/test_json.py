@@ -20,6 +20,7 @@ ASKED = {
     "mix": ("model", "kn.arpa", "--tune", "data"),
     "next": ("model", "w1 …"),
     "ngram": ("data", "-o", "new.arpa", "--order", "2"),
+    "pack": ("model", "-o", "new.lightrnn"),
     "prepare": ("valid.txt", "-o", "new"),
     "table": ("model", "--data", "data"),
 }

@@ -48,6 +48,22 @@ def test_the_command_on_text(call: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("prune", "message"),
+    [
+        ("0 x", "takes whole numbers with spaces between them, such as '0 0 1', got '0 x'"),
+        ("-1", "got '-1'"),
+        ("0 2 1", "none below the one before, got 0 2 1"),
+        ("0 0 0 1", "at most 3 whole numbers"),
+        ("9", "no word occurs more than 9 times"),
+    ],
+)
+def test_what_cannot_be_pruned(call: Call, tmp_path: Path, prune: str, message: str) -> None:
+    (tmp_path / "text.txt").write_text("a b\n")
+    assert message in refused(call("ngram", "text.txt", "--order", "3", f"--prune={prune}", "-o", "lm.lightrnn"))
+    assert not (tmp_path / "lm.lightrnn").exists()
+
+
+@pytest.mark.parametrize(
     ("text", "out", "message"),
     [
         ("a b\n", "lm.txt", "must end in .lightrnn, .arpa or .arpa.gz, got 'lm.txt'"),

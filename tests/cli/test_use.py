@@ -16,6 +16,8 @@ import lightrnn
 from helpers import FLOAT32, TIMEOUT, Call, Refusal, printed, refused, started
 from lightrnn.cli.next import Prompt
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
+from lightrnn.inference.cache import CacheLM
+from lightrnn.inference.mixture import Mix
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
 
@@ -78,6 +80,19 @@ def test_the_prompt_completes_words(models: list[Path]) -> None:
     prompt.text = "zzz"
     prompt.press("\t")
     assert prompt.text == "zzz"
+
+
+def test_a_prompt_with_a_cache_learns_the_words_just_typed(models: list[Path]) -> None:
+    lm = lightrnn.load(models[0])
+    mix = Mix([lm, CacheLM(lm, 20)], [0.5, 0.5])
+    rare = lm.next_words("", len(lm.vocabulary))[-1][0]
+    first = Prompt(mix, 3)
+    assert rare not in first.suggestions
+    first.text = f"{rare} {rare} {rare} "
+    second = first.entered()
+    assert rare in second.suggestions
+    assert rare in second.entered().suggestions
+    assert second.text == ""
 
 
 def test_the_interactive_prompt_in_a_terminal(models: list[Path], fail) -> None:
@@ -238,3 +253,72 @@ def test_the_search_is_exact_on_a_trained_model(models: list[Path], tiny: Corpus
         log_probs = np.sort(lm.next_log_probs(state))[::-1]
         for count in (1, 10, 1000):
             np.testing.assert_allclose(lm.likeliest(state, count).log_probs, log_probs[:count], atol=FLOAT32)
+
+
+def test_a_mix_with_a_cache_is_a_model(run: Callable[..., str], tiny: Corpus, models: list[Path]) -> None:
+    """Found, saved, loaded, told of, asked; its figure is that of the saved one."""
+    told = run("mix", models[0], "cache:50", "--tune", tiny.path, "--test", tiny.path, "-o", "mixed")
+    assert re.search(r"^ *cache:50:[\d.]+ +0\.\d+ +∞ +∞", told, re.M)
+    assert told.split()[-1] == re.search(r"^perplexity +([\d.]+)", run("evaluate", "mixed", tiny.path), re.M)[1]
+    assert re.search(r"cache:50:[\d.]+ +0\.\d+", run("info", "mixed"))
+    assert "\t" in run("next", "mixed", "w1 w2 w3 w1")
+    given = json.loads(run("mix", models[0], "cache:50:4", "--tune", tiny.path, "--json"))
+    assert [row["model"] for row in given["models"]] == [str(models[0]), "cache:50:4", "mix"]
+
+
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        (("MODEL", "cache:0"), "size from 1"),
+        (("MODEL", "cache:many"), "cache:SIZE"),
+        (("MODEL", "cache:5:0"), "flatness above 0"),
+        (("cache:5", "MODEL"), "before it"),
+        (("kn.arpa", "cache:5"), "needs a network"),
+    ],
+)
+def test_caches_that_cannot_be(
+    call: Call, tiny: Corpus, models: list[Path], named: tuple[str, str], reason: str
+) -> None:
+    assert call("ngram", tiny.path, "-o", "kn.arpa", "--order", "2").code == 0
+    told = refused(call("mix", *(models[0] if name == "MODEL" else name for name in named), "--tune", tiny.path))
+    assert reason in told
+
+
+def test_what_adapting_and_a_cache_are_worth_is_told_beside_the_plain_figure(
+    run: Callable[..., str], tiny: Corpus, models: list[Path]
+) -> None:
+    plain = json.loads(run("evaluate", models[0], tiny.path, "--json"))
+    facts = json.loads(run("evaluate", models[0], tiny.path, "--adapt", "--cache", "50", "--json"))
+    assert facts["perplexity"] == plain["perplexity"]
+    assert facts["adapted"]["perplexity"] != plain["perplexity"]
+    assert set(facts["adapted_with_cache"]) >= {"perplexity", "size", "weight", "flatness"}
+    mixed = json.loads(run("mix", models[0], "cache:50", "--tune", tiny.path, "--test", tiny.path, "--json"))
+    cached = json.loads(run("evaluate", models[0], tiny.path, "--cache", "50", "--json"))["with_cache"]
+    assert cached["perplexity"] == pytest.approx(mixed["models"][-1]["test"], rel=FLOAT32)
+    assert cached["weight"] == pytest.approx(mixed["models"][1]["weight"], rel=1e-3)  # where the iterations stop
+    still = run("evaluate", models[0], tiny.path, "--adapt", "--adapt-rate", "0")
+    figures = dict(line.rsplit(maxsplit=1) for line in still.splitlines() if line.startswith("perplexity"))
+    assert figures["perplexity"] == figures["perplexity, adapted"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--adapt-rate", "0.1"), "without --adapt"),
+        (("--tune", "DATA"), "without --cache"),
+        (("--adapt", "--convention", "sentence"), "one stream"),
+        (("--cache", "1000000"), "size from 1"),
+    ],
+)
+def test_adaptations_that_cannot_be(
+    call: Call, tiny: Corpus, models: list[Path], options: tuple[str, ...], reason: str
+) -> None:
+    given = [str(tiny.path) if option == "DATA" else option for option in options]
+    assert reason in refused(call("evaluate", models[0], tiny.path, *given))
+
+
+def test_a_cache_for_a_text_needs_another_one_and_a_network(call: Call, tiny: Corpus, models: list[Path]) -> None:
+    text = tiny.path.parent / "valid.txt"
+    assert "--tune" in refused(call("evaluate", models[0], text, "--cache", "5"))
+    assert call("ngram", tiny.path, "-o", "kn.arpa", "--order", "2").code == 0
+    assert "single network" in refused(call("evaluate", "kn.arpa", text, "--cache", "5"))

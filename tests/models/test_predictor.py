@@ -40,6 +40,13 @@ def test_steps_are_those_of_the_model(cell: str, layers: int) -> None:
     np.testing.assert_allclose(shared, repeated, atol=1e-6, rtol=FLOAT32)  # one step in float32
 
 
+def test_products_that_are_too_many_to_keep_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_lightrnn()
+    kept = model.predictor().all_words(*after(model, [0, 1, 2]))
+    monkeypatch.setattr("lightrnn.models.code_network.LARGEST_TABLE", 0)
+    np.testing.assert_allclose(model.predictor().all_words(*after(model, [0, 1, 2])), kept, atol=FLOAT32)
+
+
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("V", "K", "rows"), SHAPES)
 def test_distribution_is_the_oracles_and_sums_to_one(cell: str, V: int, K: int, rows: int) -> None:

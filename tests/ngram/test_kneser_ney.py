@@ -104,7 +104,7 @@ def test_pieces_with_the_state_carried_are_the_whole(order: int) -> None:
     model = estimate(ids, vocabulary, order)
     whole, end = model.read(model.start_state(of_sentence=True), ids[:200])
     assert whole.shape == (200,)
-    assert len(end) == order - 1
+    assert len(end) <= order - 1
     for size in (1, 2, 3, 7, 50):
         state, parts = model.start_state(of_sentence=True), []
         for begin in range(0, 200, size):

@@ -67,7 +67,9 @@ def test_orders_pruned_and_with_ids_by_count(order: int, tmp_path: Path) -> None
     assert_same(model, again)
     assert (np.diff(again.vocabulary.counts) <= 0).all()
     write_arpa(model, tmp_path / "kn.arpa")
+    write_arpa(again, tmp_path / "again.arpa")
     foreign = read_arpa(tmp_path / "kn.arpa")
+    assert_same(foreign, read_arpa(tmp_path / "again.arpa"))
     write_packed(foreign, tmp_path / "foreign.lightrnn")
     assert_same(foreign, read_packed(tmp_path / "foreign.lightrnn"))
 
@@ -150,13 +152,13 @@ def array(parts: Parts, name: str, sort: str, change: Callable[[np.ndarray], obj
         (lambda p: about(p, ngrams=[1.5]), "ngrams[0] must be a whole number"),
         (lambda p: about(p, vocabulary_size=2**31), "fewer words"),
         (lambda p: about(p, vocabulary_size=4), "length"),
-        (lambda p: about(p, kind="lightrnn"), "of an n-gram model"),
+        (lambda p: about(p, kind="lightrnn"), "its parts are not"),
         (lambda p: about(p, discounts=[[1, 2]]), "discounts[0] must be"),
         (lambda p: about(p, rules={"eos": "a", "unk": "a"}), "must be different words"),
         (lambda p: about(p, rules={"bos": "<S>"}), "lacks '<S>'"),
         (lambda p: p | {"about": b"{"}, "is not valid JSON"),
         (lambda p: p | {"about": b"[]"}, "must be an object"),
-        (lambda p: {name: part for name, part in p.items() if name != "about"}, "kind is missing"),
+        (lambda p: {name: part for name, part in p.items() if name != "about"}, "does not say what it is"),
         (lambda p: {name: part for name, part in p.items() if name != "probs"}, "its parts are not"),
         (lambda p: p | {"more": b""}, "its parts are not"),
     ],
@@ -205,3 +207,10 @@ def test_commands_take_it(call: Call, tiny: Corpus, tmp_path: Path) -> None:
     printed(call("mix", "kn.lightrnn", "kn.arpa", "--tune", tiny.path, "-o", "mixed"))
     one, other = (lightrnn.load(tmp_path / name).score(word) for name in ("mixed", "kn.lightrnn"))
     assert one == pytest.approx(other, abs=1e-5)  # of two models that are the same
+
+
+def test_a_packed_model_can_be_written_as_an_arpa_file(small: NGram, tmp_path: Path) -> None:
+    write_packed(small, tmp_path / "kn.lightrnn")
+    write_arpa(read_packed(tmp_path / "kn.lightrnn"), tmp_path / "kn.arpa")
+    write_arpa(small, tmp_path / "straight.arpa")
+    assert_same(read_arpa(tmp_path / "straight.arpa"), read_arpa(tmp_path / "kn.arpa"))

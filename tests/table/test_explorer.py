@@ -1,13 +1,8 @@
 """Looking at the table: the command, the page, and the page in a browser."""
 
 import json
-import re
-import shutil
-import subprocess
 import time
-from collections.abc import Iterator
 from html.parser import HTMLParser
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from browser import DOWN, ENTER, RIGHT, Browser
 from helpers import made_up_vocabulary, members
 from lightrnn.table.explorer import (
     alone_words,
@@ -128,86 +124,6 @@ def test_a_large_page_is_complete_and_small(large: tuple[WordTable, Vocabulary])
 
 
 # --- the page in a browser
-
-ENTER, DOWN, RIGHT = "\ue007", "\ue015", "\ue014"
-
-
-class Browser:
-    """Headless Chromium through the WebDriver protocol, as far as these tests need it."""
-
-    def __init__(self, port: int, profile: Path) -> None:
-        self._port = port
-        self._session = ""
-        switches = [f"user-data-dir={profile}", "window-size=1280,900", "headless", "no-sandbox", "disable-gpu"]
-        switches += ["no-first-run", "disable-background-networking", "disable-component-update", "disable-sync"]
-        wanted = {
-            "goog:chromeOptions": {"args": [f"--{switch}" for switch in switches]},
-            "goog:loggingPrefs": {"browser": "ALL"},
-        }
-        session = self.call("POST", "/session", capabilities={"alwaysMatch": wanted})
-        self._session = f"/session/{session['sessionId']}"
-
-    def call(self, method: str, path: str, **body: Any) -> Any:
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
-        try:
-            connection.request(method, self._session + path, json.dumps(body) if method == "POST" else None)
-            value = json.load(connection.getresponse())["value"]
-        finally:
-            connection.close()
-        assert not (isinstance(value, dict) and "error" in value), value
-        return value
-
-    def open(self, page: Path) -> None:
-        self.call("POST", "/url", url=page.as_uri())
-
-    def run(self, script: str, *arguments: Any) -> Any:
-        return self.call("POST", "/execute/sync", script=script, args=arguments)
-
-    def element(self, selector: str) -> str:
-        found = self.call("POST", "/element", using="css selector", value=selector)
-        return f"/element/{next(iter(found.values()))}"
-
-    def click(self, selector: str) -> None:
-        self.call("POST", f"{self.element(selector)}/click")
-
-    def type(self, selector: str, text: str) -> None:
-        self.call("POST", f"{self.element(selector)}/value", text=text)
-
-    def clear(self, selector: str) -> None:
-        self.call("POST", f"{self.element(selector)}/clear")
-
-    def text(self, selector: str) -> str:
-        return self.run("return document.querySelector(arguments[0]).textContent", selector)
-
-    def words(self, selector: str) -> list[str]:
-        script = "return Array.from(document.querySelectorAll(arguments[0]), e => words[e.dataset.id])"
-        return self.run(script, f"{selector} [data-id]")
-
-    def point(self, x: float, y: float, *, click: bool = False) -> None:
-        moves: list[dict[str, Any]] = [{"type": "pointerMove", "x": round(x), "y": round(y)}]
-        moves += [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}] if click else []
-        self.call("POST", "/actions", actions=[{"type": "pointer", "id": "mouse", "actions": moves}])
-
-    def complaints(self) -> list[dict[str, Any]]:
-        return self.call("POST", "/se/log", type="browser")
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    for program in ("chromium", "chromedriver"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed; on Debian: apt-get install chromium chromium-driver")
-    with subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True) as driver:
-        try:
-            assert driver.stdout is not None
-            started = next(found for line in driver.stdout if (found := re.search(r"success.* on port (\d+)", line)))
-            browser = Browser(int(started[1]), tmp_path / "profile")
-            try:
-                yield browser
-            finally:
-                browser.call("DELETE", "")
-        finally:
-            driver.terminate()
 
 
 def assert_shows(browser: Browser, table: WordTable, vocabulary: Vocabulary, word: str) -> None:

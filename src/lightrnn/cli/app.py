@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from .. import __version__
-from ..errors import LightRNNError, is_out_of_memory
+from ..errors import LightRNNError, is_out_of_memory, missing_package
 from . import (
     compare,
     demo,
@@ -107,6 +107,8 @@ def main() -> None:
         _fail(error.format_message())
     except LightRNNError as error:
         _fail(str(error))
+    except ModuleNotFoundError as error:
+        _fail(str(missing_package(error)))
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
     except BrokenPipeError:

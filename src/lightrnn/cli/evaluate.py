@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from ..errors import LightRNNError
 from ..runtime import BATCH_SIZE, keep_memory, use_threads
 from ..text.rules import Convention
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice
 from .texts import ids_of
+
+if TYPE_CHECKING:
+    from ..inference.evaluation import Evaluation
+    from ..inference.features import Reading
+    from ..inference.lm import LM
+    from ..inference.network import NetworkLM
+    from ..runtime import Progress
+    from ..text.spelling import Ids
 
 
 def evaluate(
@@ -32,6 +42,25 @@ def evaluate(
         int,
         typer.Option("--batch-size", min=1, max=65536, help="Tracks or sentences side by side; no figure changes."),
     ] = BATCH_SIZE,
+    adapt: Annotated[
+        bool, typer.Option("--adapt", help="Measure too what it is worth when it learns from what it has read.")
+    ] = False,
+    adapt_rate: Annotated[
+        float | None, typer.Option("--adapt-rate", min=0, max=1, help="How far a step of --adapt goes.")
+    ] = None,
+    adapt_decay: Annotated[
+        float | None,
+        typer.Option("--adapt-decay", min=0, max=1, help="How much of what was learned each step of --adapt undoes."),
+    ] = None,
+    cache: Annotated[
+        int, typer.Option("--cache", metavar="SIZE", min=0, help="Measure too what a cache of so many words is worth.")
+    ] = 0,
+    tuned_on: Annotated[
+        str | None,
+        typer.Option(
+            "--tune", metavar="TEXT|DATA", help="Held-out text for --cache (of DATA: valid); that of DATA unless given."
+        ),
+    ] = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     as_json: JsonOption = False,
@@ -41,8 +70,13 @@ def evaluate(
     stream: one pass with the state carried from the first word to the last. sentence: each sentence from a fresh state.
     Words outside the vocabulary are scored as the unknown word; the perplexity without them is given too.
 
+    With --adapt the network learns from every 20 words once they are scored (dynamic evaluation), with --cache it is
+    mixed with a cache of the last words; both see nothing but what was before. These figures are given beside the plain
+    one, and are not to be compared with others' plain ones. With both, the cache goes with the network that learns.
+
       lightrnn evaluate model data
       lightrnn evaluate model text.txt.xz --convention sentence
+      lightrnn evaluate model data --adapt --cache 2000
     """
     from ..inference.loading import load
 
@@ -51,14 +85,22 @@ def evaluate(
     use_threads(threads)
     keep_memory()
     lm = load(model, device=device)
+    name = cast(Convention, convention or lm.vocabulary.rules.convention)
+    learning = {word: value for word, value in (("rate", adapt_rate), ("decay", adapt_decay)) if value is not None}
+    _check_adaptive(lm, name, adapt, cache, learning, tuned_on is not None)
     ids = ids_of(lm, text, split)
+    held_out = _held_out(lm, text, tuned_on) if cache else None
     with screen.counter("words") as progress:
         result = lm.evaluate(
             ids,
-            cast(Convention | None, convention),
+            name,
             batch_size=batch_size,
             progress=progress,
         )
+        others = []
+        if adapt or cache:
+            network = cast("NetworkLM", lm)
+            others = _adaptive(network, ids, name, learning if adapt else None, cache, held_out, progress)
     names = lm.part_names
     if as_json:
         facts = {
@@ -71,7 +113,7 @@ def evaluate(
             "parts": dict(zip(names, result.parts, strict=True)),
             "words_per_second": result.words_per_second,
         }
-        screen.print_json(facts)
+        screen.print_json(facts | {other.name: other.facts for other in others})
         return
     rows = [
         ["convention", result.convention],
@@ -83,4 +125,84 @@ def evaluate(
         *([f"  {name}", f"{part / result.tokens:.4f}"] for name, part in zip(names, result.parts, strict=True)),
         ["words/s", f"{result.words_per_second:,.0f}"],
     ]
-    screen.out.print(screen.table(None, "", "", rows=rows))
+    screen.out.print(screen.table(None, "", "", rows=rows + [row for other in others for row in other.rows]))
+
+
+def _held_out(lm: LM, text: list[str], tuned_on: str | None) -> Ids:
+    """The text that the settings of a cache are found on."""
+    from ..text.corpus import is_data_folder
+
+    if tuned_on is None and not (len(text) == 1 and is_data_folder(text[0])):
+        raise LightRNNError("--cache finds its weight on held-out text; name one with --tune")
+    return ids_of(lm, [tuned_on or text[0]], "valid")
+
+
+def _check_adaptive(lm: LM, name: str, adapt: bool, cache: int, learning: dict[str, float], tuned_on: bool) -> None:
+    """Refuse what cannot be, or would change nothing."""
+    from ..inference.network import NetworkLM
+
+    if learning and not adapt:
+        raise LightRNNError(f"--adapt-{next(iter(learning))} changes nothing without --adapt; leave it out or add that")
+    if tuned_on and not cache:
+        raise LightRNNError("--tune changes nothing without --cache; leave it out or add that")
+    if (adapt or cache) and not isinstance(lm, NetworkLM):
+        raise LightRNNError("--adapt and --cache are for a single network; a cache joins others by lightrnn mix")
+    if adapt and name != "stream":
+        raise LightRNNError("--adapt reads a text as one stream; add --convention stream")
+
+
+def _adaptive(
+    lm: NetworkLM,
+    ids: Ids,
+    name: Convention,
+    learning: dict[str, float] | None,
+    cache_size: int,
+    held_out: Ids | None,
+    progress: Progress,
+) -> list[_Worth]:
+    """What the text is worth to a network that learns (by these settings), and to one with a cache."""
+    from ..inference.cache import CacheLM
+    from ..inference.evaluation import measure
+    from ..inference.tuning import CachedReading
+
+    def read(text: Ids) -> Reading:
+        if learning is None:
+            return lm.read(text, name, progress=progress)
+        try:
+            return lm.read_adapting(text, **learning, progress=progress)
+        finally:
+            lm.reset()
+
+    reading, found = read(ids), []
+    if learning is not None:
+        found.append(_Worth("adapted", measure(lambda: reading.log_probs, ids, lm.vocabulary, name), {}))
+    if held_out is not None:
+        cached = CachedReading.tuned(CacheLM(lm, cache_size), read(held_out), held_out, name, progress)
+        result = measure(lambda: cached.log_probs(reading, ids, name, progress), ids, lm.vocabulary, name)
+        told = {"size": cache_size, "weight": cached.weight, "flatness": cached.cache.flatness}
+        found.append(_Worth("adapted_with_cache" if learning is not None else "with_cache", result, told))
+    return found
+
+
+@dataclass(frozen=True)
+class _Worth:
+    """A figure beside the plain one, what it is called, and the settings that were found for it."""
+
+    name: str
+    result: Evaluation
+    settings: dict[str, float]
+
+    @property
+    def facts(self) -> dict[str, float]:
+        result = self.result
+        known = result.perplexity_known
+        return {"perplexity": result.perplexity, "perplexity_without_unknown": known, **self.settings}
+
+    @property
+    def rows(self) -> list[list[str]]:
+        name = self.name.replace("_", " ")
+        return [
+            [f"perplexity, {name}", f"{self.result.perplexity:.2f}"],
+            ["  without unknown words", f"{self.result.perplexity_known:.2f}"],
+            *([f"  {setting}", f"{value:.3g}"] for setting, value in self.settings.items()),
+        ]

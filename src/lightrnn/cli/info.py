@@ -16,12 +16,15 @@ from .options import JsonOption, with_settings
 
 if TYPE_CHECKING:
     from ..models.kind import Size
+    from ..table.word_table import WordTable
+    from ..text.vocabulary import Vocabulary
 
 
 @with_settings(ModelConfig)
 def info(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[MODEL]", help="A folder of `lightrnn train` or `mix`.")
+        Path | None,
+        typer.Argument(metavar="[MODEL]", help="A folder of `lightrnn train` or `mix`, or a file of `lightrnn pack`."),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -42,29 +45,35 @@ def info(
     input's: biases, and a projection if the two sizes differ.
 
       lightrnn info model
+      lightrnn info words.lightrnn
       lightrnn info --recipe paper-billionw --vocab-size 793471
       lightrnn info --vocab-size 10000000 --hidden-size 1024
     """
     from ..inference.loading import is_mix
     from ..models.folder import TABLE, VOCABULARY, WEIGHTS, read_config
     from ..models.kind import kind_of
-    from ..models.sizes import conventional_parameters, human_bytes
+    from ..models.sizes import conventional_parameters
+    from ..ngram.packed import KIND as NGRAM
 
     files: dict[str, int] = {}
     config: dict[str, Any] = {}
     if folder is not None:
         if recipe is not None or vocab_size is not None or overrides:
             raise LightRNNError("give either MODEL, or --recipe and --vocab-size, not both")
-        if folder.is_file():
-            raise LightRNNError(f"{folder} is a file; info is for folders of lightrnn train or mix")
         if is_mix(folder):
             _mix_info(folder, as_json)
             return
-        config = read_config(folder)
-        told = _trained(folder, ModelConfig.from_dict(config["model"], str(folder)))
-        files = {
-            name: (folder / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (folder / name).exists()
-        }
+        if folder.is_file():
+            stored, config, files = _packed(folder)
+            if config["kind"] == NGRAM:
+                _ngram_info(config, files, as_json)
+                return
+            told = _packed_network(folder, stored, config)
+        else:
+            config = read_config(folder)
+            told = _trained(folder, ModelConfig.from_dict(config["model"], str(folder)))
+            names = (WEIGHTS, TABLE, VOCABULARY)
+            files = {name: (folder / name).stat().st_size for name in names if (folder / name).exists()}
     elif vocab_size is None:
         raise LightRNNError("give a MODEL, or --vocab-size (with --recipe or fields such as --hidden-size)")
     else:
@@ -83,9 +92,7 @@ def info(
     screen.out.print()
     screen.out.print(size_table(parts, full, settings))
     if files:
-        screen.out.print()
-        rows = [[name, human_bytes(count)] for name, count in files.items()]
-        screen.out.print(screen.table(None, "file", "size", rows=rows))
+        _print_sizes(f"part, weights in {config['precision']}" if "precision" in config else "file", files)
 
 
 @dataclass(frozen=True)
@@ -141,8 +148,54 @@ def _trained(folder: Path, settings: ModelConfig) -> Told:
     if not kind_of(settings).has_table:
         return Told(settings, size, 0, 1.0)
     table = load_table(folder, vocabulary)
-    steps = float(vocabulary.counts @ (table.codes >= 0).sum(axis=1)) / max(int(vocabulary.counts.sum()), 1)
-    return Told(settings, replace(size, shape=table.shape), table.alone, steps)
+    return Told(settings, replace(size, shape=table.shape), table.alone, _steps(vocabulary, table))
+
+
+def _packed(path: Path) -> tuple[dict[str, bytes], dict[str, Any], dict[str, int]]:
+    """The parts of a packed file, what it says of itself, and the bytes of each part."""
+    from ..container import is_packed, part_sizes, read_about, read_parts
+
+    if not is_packed(path):
+        raise LightRNNError(f"{path} is no packed model; info is for folders of lightrnn train or mix and packed files")
+    data = path.read_bytes()
+    parts = read_parts(data, str(path))
+    return parts, read_about(parts, str(path)), part_sizes(data)
+
+
+def _packed_network(path: Path, parts: dict[str, bytes], about: dict[str, Any]) -> Told:
+    from ..models.kind import Size
+    from ..packed.model import unpack
+
+    network = unpack(parts, about, str(path))
+    size, steps = Size(len(network.vocabulary), network.table.shape), _steps(network.vocabulary, network.table)
+    return Told(network.config, size, network.table.alone, steps)
+
+
+def _ngram_info(about: dict[str, Any], sizes: dict[str, int], as_json: bool) -> None:
+    """How many n-grams a packed n-gram model has."""
+    counts = about["ngrams"]
+    if as_json:
+        facts = {"model": about["kind"], "vocabulary_size": about["vocabulary_size"], "ngrams": counts, "files": sizes}
+        screen.print_json(facts)
+        return
+    screen.out.print(f"vocabulary {about['vocabulary_size']:,}, n-grams up to order {len(counts)}")
+    screen.out.print()
+    rows = [[str(order), f"{count:,}"] for order, count in enumerate(counts, 1)]
+    screen.out.print(screen.table(None, "order", "n-grams", rows=rows))
+    _print_sizes("part", sizes)
+
+
+def _print_sizes(heading: str, sizes: dict[str, int]) -> None:
+    from ..models.sizes import human_bytes
+
+    screen.out.print()
+    rows = [[name, human_bytes(count)] for name, count in (sizes | {"in all": sum(sizes.values())}).items()]
+    screen.out.print(screen.table(None, heading, "size", rows=rows))
+
+
+def _steps(vocabulary: Vocabulary, table: WordTable) -> float:
+    """Recurrent ones that a word of the training text takes on average."""
+    return float(vocabulary.counts @ (table.codes >= 0).sum(axis=1)) / max(int(vocabulary.counts.sum()), 1)
 
 
 def _untrained(settings: ModelConfig, words: int) -> Told:
@@ -165,7 +218,7 @@ def _mix_info(folder: Path, as_json: bool) -> None:
 
     paths, weights = read_mix(folder)
     total = sum(weights)
-    names = [os.path.normpath(path).encode(errors="backslashreplace").decode() for path in paths]
+    names = [os.path.normpath(str(path)).encode(errors="backslashreplace").decode() for path in paths]
     members = [{"model": name, "weight": weight / total} for name, weight in zip(names, weights, strict=True)]
     if as_json:
         screen.print_json({"model": "mix", "members": members})

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 def mix(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL MODEL…", help="Folders of `lightrnn train` or `mix`, n-gram files.")
+        list[Path],
+        typer.Argument(
+            metavar="MODEL MODEL…",
+            help="Folders of `lightrnn train` or `mix`, packed or n-gram files; cache:SIZE for the last words read.",
+        ),
     ],
     tuned_on: Annotated[
         str, typer.Option("--tune", metavar="TEXT|DATA", help="Held-out text for the weights (of DATA: valid).")
@@ -44,12 +48,19 @@ def mix(
     equal share of that model's unknown word. A saved mix is a model like any other for evaluate, score, next and
     rescore; it names its models by their places, relative to its own.
 
+    cache:2000 is a cache of the last 2,000 words of the text itself, each with the state of the first network before
+    it: a word is likely where it came before in like places. It needs no training; its flatness, how little the
+    likeness counts, is found on the held-out text too, unless it is given (cache:2000:11).
+
       lightrnn ngram data -o kn5.arpa
       lightrnn mix model kn5.arpa --tune data --test data -o mixed
+      lightrnn mix model cache:2000 --tune data --test data -o remembers
     """
+    from ..inference.cache import CacheLM, CacheName
     from ..inference.evaluation import perplexity_of
-    from ..inference.loading import all_members, load_all, save_mix
-    from ..inference.mixture import Mix, mixed, tune
+    from ..inference.loading import all_members, load_all, member_of, save_mix
+    from ..inference.mixture import Mix, mixed
+    from ..inference.tuning import tuned_mix
 
     if len(models) < 2:
         raise LightRNNError("a mix needs at least two models, got one; name another")
@@ -59,33 +70,42 @@ def mix(
             check_output(out, "model", inputs=all_members(models), force=force)
         members = load_all(models, device=device)
         together = Mix(members, [1.0] * len(members))
-        names = [str(model) for model in models]
+        named = [member_of(model) for model in models]
+        loose = [m for m, name in enumerate(named) if isinstance(name, CacheName) and name.flatness is None]
         if any(member.vocabulary.words != together.vocabulary.words for member in members):
-            _tell_vocabularies(together, names)
-        found: dict[str, np.ndarray] = {}
+            _tell_vocabularies(together, [str(name) for name in named])
         with screen.counter("words") as progress:
-            for name, source, split in (("tune", tuned_on, "valid"), ("test", tested_on, "test")):
-                if source is not None:
-                    ids = ids_of(together, [source], split)
-                    found[name] = together.member_log_probs(ids, progress=progress)
-        weights = tune(found["tune"])
+            together, columns = tuned_mix(together, loose, ids_of(together, [tuned_on], "valid"), progress)
+            found: dict[str, np.ndarray] = {"tune": columns}
+            if tested_on is not None:
+                found["test"] = together.member_log_probs(ids_of(together, [tested_on], "test"), progress=progress)
+        weights = together.weights
+        named = [
+            CacheName(member.size, member.flatness) if isinstance(member, CacheLM) else name
+            for name, member in zip(named, together.members, strict=True)
+        ]
         together_log_probs = {name: mixed(log_probs, weights) for name, log_probs in found.items()}
         rows: list[dict[str, Any]] = [
-            {"model": name, "weight": weight, **{on: perplexity_of(values[:, m]) for on, values in found.items()}}
-            for m, (name, weight) in enumerate(zip(names, weights, strict=True))
+            {"model": str(name), "weight": weight, **{on: perplexity_of(values[:, m]) for on, values in found.items()}}
+            for m, (name, weight) in enumerate(zip(named, weights, strict=True))
         ]
         rows.append(
             {"model": "mix", "weight": 1.0, **{on: perplexity_of(values) for on, values in together_log_probs.items()}}
         )
         if out is not None:
-            save_mix(out, models, weights, force=force)
+            save_mix(out, named, weights, force=force)
     if as_json:
         screen.print_json({"models": rows})
         return
-    lines = [[r["model"], f"{r['weight']:.3f}", *(f"{r[on]:.2f}" for on in found)] for r in rows]
+    lines = [[r["model"], f"{r['weight']:.3f}", *(_shown(r[on]) for on in found)] for r in rows]
     screen.out.print(screen.table(None, "model", "weight", *(f"perplexity, {on}" for on in found), rows=lines))
     if out is not None:
         screen.note(f"the mix is in {out}")
+
+
+def _shown(perplexity: float) -> str:
+    """That of a cache alone is infinite: there are words that it does not hold."""
+    return f"{perplexity:.2f}" if perplexity < 1e9 else "∞"
 
 
 def _tell_vocabularies(together: Mix, names: list[str]) -> None:

@@ -12,7 +12,10 @@ from ..config import Settings, field_choices, option_name
 from ..errors import LightRNNError
 
 ModelArgument = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train` or `lightrnn mix`, or an n-gram file.")
+    Path,
+    typer.Argument(
+        metavar="MODEL", help="A folder of `lightrnn train` or `mix`, or a file of `lightrnn pack` or `ngram`."
+    ),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, max=4096, help="CPU threads; 0: all cores.")]

@@ -23,18 +23,39 @@ def _packed(model: Path, out: Path, precision: Precision) -> Sizes:
     from ..container import part_sizes
     from ..packed.model import Network, write
 
-    data = write(Network.of_folder(model), precision)
+    data = write(Network.load(model), precision)
     out.write_bytes(data)
     return part_sizes(data)
 
 
+def _page(model: Path, out: Path, precision: Precision) -> Sizes:
+    from ..container import part_sizes
+    from ..packed.model import Network, write
+    from ..packed.page import packed_page
+
+    data = write(Network.load(model), precision)
+    out.write_text(packed_page(data, model.resolve().name), encoding="utf-8")
+    return part_sizes(data)
+
+
+def _onnx(model: Path, out: Path, precision: Precision) -> Sizes:
+    from ..packed.model import Network
+    from ..packed.onnx_export import export, part_sizes
+
+    graph = export(Network.load(model), precision)
+    out.write_bytes(graph.SerializeToString())
+    return part_sizes(graph)
+
+
 FORMATS: dict[str, Callable[[Path, Path, Precision], Sizes]] = {  # by the ending of -o: model folder, file, precision
     ".lightrnn": _packed,
+    ".html": _page,
+    ".onnx": _onnx,
 }
 
 
 def pack(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train`.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train`, or a packed file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help=f"The file to make: {', '.join(FORMATS)}.")],
     precision: Annotated[
         str,
@@ -48,10 +69,13 @@ def pack(
     """A trained LightRNN as one small file that needs no PyTorch: weights, words, table, text rules.
 
     next, generate, score, rescore, evaluate, info and mix take the file where they take the folder. What it is not good
-    for is training: keep the folder for that. The layout is in docs/packed-format.md.
+    for is training: keep the folder for that. The layout is in docs/packed-format.md. As .html it is one page that runs
+    the model inside a browser, with no server and no network: docs/page.md. As .onnx it is a file for ONNX runtimes:
+    docs/onnx.md.
 
       lightrnn pack model -o words.lightrnn
       lightrnn next words.lightrnn "it was a"
+      lightrnn pack model -o page.html
     """
     from ..models.folder import TABLE, VOCABULARY, WEIGHTS
     from ..models.sizes import human_bytes
@@ -63,10 +87,12 @@ def pack(
     with replace_output(out, "file", inputs=[model], force=force) as stage:
         parts = FORMATS[ending](model, stage, cast(Precision, precision))
         total = stage.stat().st_size
-    folder = sum((model / name).stat().st_size for name in (WEIGHTS, TABLE, VOCABULARY) if (model / name).exists())
+    files = [model] if model.is_file() else [model / name for name in (WEIGHTS, TABLE, VOCABULARY)]
+    source = sum(file.stat().st_size for file in files if file.exists())
     if as_json:
-        screen.print_json({"file": str(out), "precision": precision, "bytes": total, "parts": parts, "folder": folder})
+        screen.print_json({"file": str(out), "precision": precision, "bytes": total, "parts": parts, "source": source})
         return
     rows = [[name, human_bytes(size)] for name, size in parts.items()]
-    rows += [[str(out), human_bytes(total)], ["the folder's weights, table and words", human_bytes(folder)]]
+    made_from = f"{model}: " + ", ".join(file.name for file in files) if model.is_dir() else str(model)
+    rows += [[str(out), human_bytes(total)], [made_from, human_bytes(source)]]
     screen.out.print(screen.table(None, "part", "size", rows=rows))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 out = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
 err = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
 PLAIN = {
-    **{"√": "sqrt ", "×": "x", "…": "...", "±": "+/-", "→": "->", "·": "*", "½": "1/2", "²": "^2"},
+    **{"√": "sqrt ", "×": "x", "…": "...", "±": "+/-", "→": "->", "·": "*", "½": "1/2", "²": "^2", "∞": "inf"},
     **dict.fromkeys("─━╸╺", "-"),
     **dict.fromkeys("╭╮╰╯", "+"),
     "│": "|",

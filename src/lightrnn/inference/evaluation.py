@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, nan
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +51,7 @@ class Evaluation:
         return self.tokens / self.seconds
 
 
-def measure(
-    score: Callable[[], NDArray[np.float32]], ids: Ids, vocabulary: Vocabulary, convention: Convention
-) -> Evaluation:
+def measure(score: Callable[[], NDArray[Any]], ids: Ids, vocabulary: Vocabulary, convention: Convention) -> Evaluation:
     """Sum up what `score` gives for a token stream, (N, K), and time it."""
     if len(ids) == 0:
         raise LightRNNError("there is nothing to evaluate: the text is empty")

@@ -117,6 +117,10 @@ class LM(ABC):
         """(N,): the length of the n-gram that each token's probability comes from; 1 where there is none."""
         return np.ones(len(ids), np.int64)
 
+    def order_after(self, state: Any, word: int) -> int:
+        """The length of the n-gram that a word's probability comes from after a state; 1 where there is none."""
+        return 1
+
     @property
     def order(self) -> int:
         """How many words a probability depends on at most, the word itself among them; sys.maxsize: all before it."""
@@ -197,11 +201,12 @@ class LM(ABC):
         log_probs, after = self.read_each(states, self.vocabulary.encode(map(clean, words)))
         return log_probs / LN10, after
 
-    def state(self, context: str | Any = "") -> Any:
-        """The state after some words of a sentence; a state is given back as it is."""
+    def state(self, context: str | Any = "", after: Any = None) -> Any:
+        """The state after some words of a sentence, which begins here or goes on after a state; a state is given back
+        as it is."""
         if not isinstance(context, str):
             return context
-        state = self.begin_state()
+        state = self.begin_state() if after is None else after
         for word in self._ids(context, eos=False).tolist():
             _, state = self.read_word(state, word)
         return state
@@ -297,8 +302,8 @@ class NGramLM(LM):
         return self.model.start_state(of_sentence=False)
 
     def read_word(self, state: Any, word: int) -> tuple[float, Any]:
-        log_probs, state = self.read_words(state, np.array([word], np.int32))
-        return float(log_probs[0]), state
+        log10, _, state = self.model.step(state, word)
+        return LN10 * log10, state
 
     def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
         log10, state = self.model.read(state, ids)
@@ -321,6 +326,9 @@ class NGramLM(LM):
 
     def orders(self, ids: Ids) -> NDArray[np.int64]:
         return self.model.score_tokens(ids)[1]
+
+    def order_after(self, state: Any, word: int) -> int:
+        return self.model.step(state, word)[1]
 
     @property
     def order(self) -> int:

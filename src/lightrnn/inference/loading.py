@@ -1,12 +1,13 @@
 """From a path to a model that can be asked: a folder of `lightrnn train`, a packed file, an n-gram file, a mix.
 
-A mix is a folder with a config.json that names its models, by paths relative to the folder, and their weights.
+A mix is a folder with a config.json that names its models, by paths relative to the folder, and their weights. A cache
+among them has no path: it goes with the first network.
 """
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..border import check, file_name, list_of, number, record, whole
 from ..container import is_packed, read_about, read_parts
@@ -20,16 +21,27 @@ from ..outputs import replace_output, settle
 from ..packed.model import unpack
 from ..runtime import choose_device
 from ..text.vocabulary import Vocabulary
+from .cache import FLATNESS, LARGEST, CacheName
 from .lm import LM, NGramLM
 from .network import NetworkLM
 
 if TYPE_CHECKING:
     from .mixture import Mix
 
-MIX_FORMAT = 1
+MIX_FORMAT = 2  # 1 had no caches
+Member = str | Path | CacheName
 DEEPEST = 8  # mixes inside each other
 MEMBERS = record(
-    {"members": list_of(record({"path": file_name(), "weight": number(least=0, most=1e6)}), least=1, most=1000)}
+    {
+        "members": list_of(
+            record(
+                {"weight": number(least=0, most=1e6)},
+                {"path": file_name(), "cache": whole(1, LARGEST), "flatness": number(least=1e-6, most=1e6)},
+            ),
+            least=1,
+            most=1000,
+        )
+    }
 )
 
 
@@ -78,33 +90,53 @@ def _load_packed(path: Path, device: str) -> LM:
     return NetworkLM.of_packed(unpack(parts, about, str(path)), device)
 
 
-def load_all(paths: Sequence[str | Path], *, device: str = "cpu") -> list[LM]:
-    """Several models, the first of which says which words there are."""
-    return _load_all([Path(path) for path in paths], device, ())
+def load_all(names: Sequence[Member], *, device: str = "cpu") -> list[LM]:
+    """Several models, the first of which says which words there are; a cache reads along with the first network."""
+    return _load_all([member_of(name) for name in names], device, ())
 
 
-def _load_all(paths: Sequence[Path], device: str, outer: tuple[Path, ...]) -> list[LM]:
-    first = _load(paths[0], device, None, outer)
-    return [first, *(_load(path, device, first.vocabulary, outer) for path in paths[1:])]
+def member_of(name: Member) -> Path | CacheName:
+    """What may be named in a mix: a cache, cache:SIZE or cache:SIZE:FLATNESS, or the path of a model."""
+    return name if isinstance(name, CacheName) else CacheName.parse(str(name)) or Path(name)
 
 
-def save_mix(
-    folder: str | Path, members: Sequence[str | Path], weights: Sequence[float], *, force: bool = False
-) -> None:
+def _load_all(members: Sequence[Path | CacheName], device: str, outer: tuple[Path, ...]) -> list[LM]:
+    if isinstance(members[0], CacheName):
+        raise LightRNNError(f"{members[0]} cannot be the first of a mix; name the model that it goes with before it")
+    first = _load(members[0], device, None, outer)
+    found = {0: first}
+    for index, member in enumerate(members):
+        if index and isinstance(member, Path):
+            found[index] = _load(member, device, first.vocabulary, outer)
+    network = next((lm for lm in found.values() if isinstance(lm, NetworkLM)), None)
+    for index, member in enumerate(members):
+        if isinstance(member, CacheName):
+            if network is None:
+                raise LightRNNError(f"{member} needs a network to go with; name a model of lightrnn train or pack too")
+            found[index] = member.of(network)
+    return [found[index] for index in range(len(members))]
+
+
+def save_mix(folder: str | Path, members: Sequence[Member], weights: Sequence[float], *, force: bool = False) -> None:
     """Write a mix: the models stay where they are. If there is a model in `folder` already, `force` replaces it."""
+
+    def described(member: Path | CacheName) -> dict[str, Any]:
+        if isinstance(member, CacheName):
+            return {"cache": member.size, "flatness": member.flatness or FLATNESS}
+        place = member.parent.resolve() / member.name
+        return {"path": os.path.relpath(place, Path(folder).resolve())}
+
+    found = [member_of(member) for member in members]
     with replace_output(folder, "model", inputs=all_members(members), force=force) as stage:
-        places = [Path(member).parent.resolve() / Path(member).name for member in members]
-        listed = [
-            {"path": os.path.relpath(place, Path(folder).resolve()), "weight": weight}
-            for place, weight in zip(places, weights, strict=True)
-        ]
-        write_json(stage / CONFIG, {"format": MIX_FORMAT, "kind": "mix", "files": {}, "members": listed})
+        listed = [{**described(member), "weight": weight} for member, weight in zip(found, weights, strict=True)]
+        version = MIX_FORMAT if any(isinstance(member, CacheName) for member in found) else 1
+        write_json(stage / CONFIG, {"format": version, "kind": "mix", "files": {}, "members": listed})
 
 
-def all_members(paths: Sequence[str | Path], deepest: int = DEEPEST) -> list[Path]:
-    """Models, and where there is a mix among them, the models that it is made of."""
-    found = []
-    for path in map(Path, paths):
+def all_members(names: Sequence[Member], deepest: int = DEEPEST) -> list[Path]:
+    """Models, and where there is a mix among them, the models that it is made of; caches left out."""
+    found: list[Path] = []
+    for path in (member for member in map(member_of, names) if isinstance(member, Path)):
         settle(path)
         found += [path, *(all_members(read_mix(path)[0], deepest - 1) if deepest and is_mix(path) else [])]
     return found
@@ -115,8 +147,8 @@ def is_mix(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and read_json(folder / CONFIG).get("kind") == "mix"
 
 
-def read_mix(folder: Path) -> tuple[list[Path], list[float]]:
-    """The models of a mix, which need not be there, and their weights."""
+def read_mix(folder: Path) -> tuple[list[Path | CacheName], list[float]]:
+    """The models of a mix, which need not be there, its caches, and their weights."""
     path, remedy = folder / CONFIG, "restore it or make it again"
     config = read_json(path, record({"format": whole(1)}), remedy)
     if config["format"] > MIX_FORMAT:
@@ -125,18 +157,23 @@ def read_mix(folder: Path) -> tuple[list[Path], list[float]]:
     weights = [float(member["weight"]) for member in members]
     if not sum(weights) > 0:
         raise LightRNNError(f"{path}: all weights are 0; {remedy}")
-    return [folder / member["path"] for member in members], weights
+    if "cache" in members[0] or not all(("path" in member) != ("cache" in member) for member in members):
+        raise LightRNNError(f"{path}: every member must have either a path or a cache, the first a path; {remedy}")
+    return [
+        folder / member["path"] if "path" in member else CacheName(member["cache"], member.get("flatness", FLATNESS))
+        for member in members
+    ], weights
 
 
 def _load_mix(folder: Path, device: str, outer: tuple[Path, ...]) -> "Mix":
     from .mixture import Mix
 
-    paths, weights = read_mix(folder)
+    members, weights = read_mix(folder)
     outer = (*outer, folder.resolve())
-    for path in paths:
+    for path in (member for member in members if isinstance(member, Path)):
         settle(path)
         if not path.exists():
             raise LightRNNError(f"{folder} is a mix of which a model is not there, {path}; restore that or mix again")
         if path.resolve() in outer or len(outer) > DEEPEST:
             raise LightRNNError(f"{folder} is a mix that contains itself, or mixes in mixes too often; mix again")
-    return Mix(_load_all(paths, device, outer), weights)
+    return Mix(_load_all(members, device, outer), weights)

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from ..errors import LightRNNError
 from ..runtime import BATCH_SIZE, Progress, silent
@@ -124,12 +123,15 @@ class Mix(LM):
     ) -> NDArray[np.float64]:
         """(N, M): the natural-log probability that each model gives to each token."""
         columns = np.empty((len(ids), len(self.members)))
-        for m, (member, translated, shares) in enumerate(
-            zip(self.members, self._translations, self._shares, strict=True)
-        ):
-            parts = member.token_log_probs(translated[ids], convention, batch_size=batch_size, progress=progress)
-            columns[:, m] = parts.sum(axis=1, dtype=np.float64) + shares[ids]
+        for m, member in enumerate(self.members):
+            words, shares = self.translated(m, ids)
+            parts = member.token_log_probs(words, convention, batch_size=batch_size, progress=progress)
+            columns[:, m] = parts.sum(axis=1, dtype=np.float64) + shares
         return columns
+
+    def translated(self, member: int, ids: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        """(N,): tokens of the mix as ids of one of its models, and the log of the share that each has of that word."""
+        return self._translations[member][ids], self._shares[member][ids]
 
     @property
     def unigram(self) -> NDArray[np.float64]:
@@ -175,3 +177,20 @@ def tune(log_probs: NDArray[np.float64]) -> list[float]:
         before = likelihood
         weights = (joint / totals[:, None]).mean(axis=0)
     return [float(weight) for weight in weights]
+
+
+def logsumexp(
+    values: NDArray[np.float64], axis: int | None = None, keepdims: bool = False, b: Sequence[float] = (1.0,)
+) -> Any:
+    """log Σ b · exp(values) over an axis, of all without one; the largest is taken out of the sum, so that what is
+    small beside it counts."""
+    array, weights = np.broadcast_arrays(np.asarray(values, np.float64), np.asarray(b, np.float64))
+    array = np.where(weights == 0, -np.inf, array)
+    largest = array.max(axis=axis, keepdims=True)
+    is_largest = array == largest
+    share = np.where(is_largest, weights, 0.0).sum(axis=axis, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = np.where(is_largest, 0.0, weights * np.exp(array - largest)).sum(axis=axis, keepdims=True)
+        found = np.log1p(rest / share) + np.log(share) + largest
+    found = np.where(np.isneginf(largest), -np.inf, found)
+    return found if keepdims else found.squeeze(axis)

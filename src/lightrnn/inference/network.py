@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import ModelConfig
-from ..errors import LightRNNError
+from ..errors import LightRNNError, missing_package
 from ..models.folder import load_weights, not_described
 from ..models.kind import kind_of
 from ..models.likeliest import Likeliest, best_of, draw_from
@@ -25,11 +25,17 @@ from ..table.word_table import WordTable
 from ..text.rules import Convention
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
+from .evaluation import Evaluation, measure
+from .features import Reading, token_features
 from .lm import LM
 from .passes import continue_track, token_log_probs
 
 if TYPE_CHECKING:
     from ..models.base import RecurrentModel
+    from .adapting import Adapter
+
+RATE, DECAY = 1e-3, 3e-3  # of `adapt`
+FAMILIAR = 3000  # words that a network draws to learn how large its gradients are
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,8 @@ class NetworkLM(LM):
             from ..models.checkpoint import model_of
             from ..runtime import choose_device
 
-            return model_of(config, vocabulary, weights, table).to(choose_device(device)).eval()
+            codes = {} if table is None else {"codes": table.codes.astype(np.int32)}
+            return model_of(config, vocabulary, {**weights, **codes}, table).to(choose_device(device)).eval()
 
         make = kind_of(config).predictor
         if make is None or table is None:
@@ -199,6 +206,69 @@ class NetworkLM(LM):
     ) -> NDArray[Any]:
         name = convention or self.vocabulary.rules.convention
         return token_log_probs(self._reader, ids, self.vocabulary, name, batch_size, progress=progress)
+
+    def token_features(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = silent,
+    ) -> NDArray[np.float32]:
+        """(N, F): what the network scores each token of a text by; see `features.py`."""
+        name = convention or self.vocabulary.rules.convention
+        return token_features(self._reader, ids, self.vocabulary, name, batch_size, progress)
+
+    def read(self, ids: Ids, convention: Convention | None = None, *, progress: Progress = silent) -> Reading:
+        """`token_log_probs` and `token_features` of a text."""
+        return Reading(
+            self.token_log_probs(ids, convention, progress=progress),
+            self.token_features(ids, convention, progress=progress),
+        )
+
+    def state_features(self, state: NetworkState) -> NDArray[np.float32] | None:
+        """(F,): what the next word is scored by; None where nothing was read, and it has its `unigram` probability."""
+        return None if state.last_word is None else self._predictor.features(state.last_word, state.inner)
+
+    def adapt(self, text: str | Ids, *, rate: float = RATE, decay: float = DECAY) -> Evaluation:
+        """Learn from a text, lines of sentences or ids, read as one stream: see adapting.py. Needs PyTorch.
+
+        Returns what it was worth, each word scored before it was learned from. States from before go on to be of use.
+        `reset` undoes it.
+        """
+        ids = np.concatenate([self._ids(line, True) for line in text.splitlines()]) if isinstance(text, str) else text
+        return measure(lambda: self.read_adapting(ids, rate, decay).log_probs, ids, self.vocabulary, "stream")
+
+    def reset(self) -> None:
+        """Forget what `adapt` learned: the weights are again, bit for bit, what they were."""
+        if "_adapter" in self.__dict__:
+            self._adapter.reset()
+            self._weights_changed()
+
+    def read_adapting(self, ids: Ids, rate: float = RATE, decay: float = DECAY, progress: Progress = silent) -> Reading:
+        """Score a text as one stream, and learn from it on the way."""
+        try:
+            return self._adapter.read(ids, rate, decay, progress)
+        finally:
+            self._weights_changed()
+
+    @cached_property
+    def _adapter(self) -> "Adapter":
+        try:
+            from .adapting import Adapter
+        except ModuleNotFoundError as error:
+            raise missing_package(error) from None
+        random, state, drawn = np.random.default_rng(0), self.stream_state(), np.empty(FAMILIAR, np.int32)
+        for place in range(FAMILIAR):
+            drawn[place] = self.draw(state, 1.0, random)
+            _, state = self.read_word(state, int(drawn[place]))
+        return Adapter(self.model, self.vocabulary.bos_id, drawn)
+
+    def _weights_changed(self) -> None:
+        """What was made of the PyTorch model's weights is made again when it is needed."""
+        self._make_predictor, self._reads_by_torch = self.model.predictor, True
+        for made in ("_predictor", "_reader", "_begin", "vectors", "_directions"):
+            self.__dict__.pop(made, None)
 
     @property
     def part_names(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 Shapes: B batch, T words, S steps, V vocabulary, D embedding, H hidden, L layers, K parts of a log-probability.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -21,6 +22,7 @@ from .predictor import Predictor
 from .reader import Arrays
 
 State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) each
+Ask = Callable[[Tensor, State | None], tuple[Tensor, State]]  # codes and a state → numbers for the codes, and the state
 
 
 class LanguageModel(Protocol):
@@ -115,6 +117,11 @@ class RecurrentModel(nn.Module):
         """The same of codes as `spelling` has them: (B, K+S), the K before and the S to score → (B, S, parts)."""
         return self.log_probs(codes, state)
 
+    def features(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """What the last S of the codes (B, K+S) are scored by, (B, S, F), and the state; of one place in a text and
+        another, the more alike the likelier the same word comes."""
+        raise NotImplementedError
+
     def losses(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """What training minimises: codes (B, K+S) → nats of the last S, (B, S), with gradient, and the state."""
         log_probs, state = self.code_log_probs(codes, state)
@@ -159,11 +166,16 @@ class TorchReader:
     def initial_state(self, batch_size: int) -> Arrays:
         return to_arrays(self._model.initial_state(batch_size))
 
-    @torch.inference_mode()
     def code_log_probs(self, codes: Codes, state: Arrays | None = None) -> tuple[Array, Arrays]:
+        return self._asked(self._log_probs, codes, state)
+
+    def features(self, codes: Codes, state: Arrays | None = None) -> tuple[Array, Arrays]:
+        return self._asked(cast(RecurrentModel, self._model).features, codes, state)
+
+    @torch.inference_mode()
+    def _asked(self, ask: Ask, codes: Codes, state: Arrays | None) -> tuple[Array, Arrays]:
         device = _device(self._model)
-        before = None if state is None else _on(device, state)
-        found, after = self._log_probs(torch.from_numpy(codes).to(device), before)
+        found, after = ask(torch.from_numpy(codes).to(device), None if state is None else _on(device, state))
         return found.float().cpu().numpy(), to_arrays(after)
 
     def word_vectors(self) -> Array:

@@ -191,7 +191,8 @@ def _before(codes: Codes, where: Numbers, components: int, component: int) -> Co
     """(P, component): the codes before some of those to score, given by their flat positions."""
     length = codes.shape[1] - components
     tracks, steps = where // length, where % length + components
-    return codes[tracks[:, None], steps[:, None] - np.arange(component, 0, -1)]
+    before: Codes = codes[tracks[:, None], steps[:, None] - np.arange(component, 0, -1)]
+    return before
 
 
 def _log_softmax(scores: Array) -> Array:

@@ -79,8 +79,8 @@ class LightRNN(RecurrentModel):
         After a state only the last of the K is fed, since the others are in it; without one, all but the -1 in front,
         of which every track has as many.
         """
-        hidden, state = self.hidden_states(codes, state)  # (B, S, H)
-        features = self.projection(hidden).flatten(0, 1)
+        scored_by, state = self.features(codes, state)  # (B, S, F)
+        features = scored_by.flatten(0, 1)
         targets = codes[:, self.components :].flatten()  # (B·S,)
         found = features.new_zeros(len(features), dtype=torch.promote_types(features.dtype, torch.float32))
         for s, (first, n) in enumerate(zip(self.offsets, self.shape, strict=True)):
@@ -88,9 +88,7 @@ class LightRNN(RecurrentModel):
             if s == 0 and self.head:
                 bias = self.output_bias[0] if self.config.output_bias else None
                 rest = self.rest_vector, self.rest_bias
-                picked = head_log_probs(
-                    features[where], targets[where], self.scoring_vectors(0), bias, rest, self.head
-                )
+                picked = head_log_probs(features[where], targets[where], self.scoring_vectors(0), bias, rest, self.head)
             else:
                 scores = self.scores(s, features[where], self._prefixes(codes, where, s))  # (positions, n_s)
                 picked = -F.cross_entropy(scores, targets[where] - first, reduction="none")
@@ -136,6 +134,11 @@ class LightRNN(RecurrentModel):
                 if len(block):
                     vectors[block] = self.read(spelled[block, :length])[0][:, -1]
         return vectors
+
+    def features(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """The states of `hidden_states`, projected where the vectors are tied and narrow: (B, S, H or D)."""
+        hidden, state = self.hidden_states(codes, state)
+        return self.projection(hidden), state
 
     def hidden_states(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Equation (1): codes (B, K+S) → the states that score the last S of them, (B, S, H)."""

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..config import ModelConfig
+from ..nn.starts import fill_vectors
 from ..text.spelling import Ids
 from .base import RecurrentModel, State, TorchReader, recurrence_of, to_arrays, to_tensors
+from .cells import Array
 from .likeliest import Likeliest, best_of, draw_from
-from .outputs import Output, RankedEmbedding, fill
+from .outputs import Output, RankedEmbedding
 from .reader import Arrays
 
 
@@ -39,9 +41,13 @@ class WordModel(RecurrentModel):
         if (reset_input := getattr(self.input, "reset", None)) is not None:
             reset_input()
 
+    def features(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """words (B, T+1) → the states that score words 1 … T, (B, T, H)."""
+        return self.recur(self.input(words[:, :-1]), state)
+
     def _hidden(self, words: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """words (B, T+1) → the states that score words 1 … T, (N, H)."""
-        outputs, state = self.recur(self.input(words[:, :-1]), state)
+        """The same, (N, H)."""
+        outputs, state = self.features(words, state)
         return outputs.flatten(0, 1), state
 
     def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
@@ -80,7 +86,7 @@ class WordModel(RecurrentModel):
         words = cast(nn.Embedding, self.input)
         found = torch.from_numpy(vectors).to(words.weight)
         by_row = found[torch.argsort(words.ranks)] if isinstance(words, RankedEmbedding) else found
-        fill(words.weight, by_row, scale)
+        fill_vectors(words.weight, by_row, scale)
         at_least_half = torch.from_numpy(np.maximum(counts, 0.5)).to(found.device)
         self.output.use_word_vectors(found, at_least_half, scale)
 
@@ -108,6 +114,12 @@ class WordPredictor:
         pairs = torch.from_numpy(np.stack([last_words, words], axis=1).astype(np.int64)).to(before[0].device)  # (B, 2)
         log_probs, after = self._model.log_probs(pairs, before)
         return log_probs[:, 0].double().sum(dim=-1).cpu().numpy(), to_arrays(after)
+
+    @torch.inference_mode()
+    def features(self, last_word: int, state: Arrays) -> Array:
+        before = to_tensors(state, self._model)
+        words = torch.tensor([[last_word, 0]], device=before[0].device)
+        return np.asarray(self._model.features(words, before)[0][0, 0].cpu().numpy(), np.float32)
 
     def continuations(self, last_word: int, state: Arrays) -> Callable[[int], tuple[float, Arrays]]:
         log_probs = self.all_words(last_word, state)

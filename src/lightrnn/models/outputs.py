@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..nn.functional import projection_between, without_missing
+from ..nn.starts import fill_biases, fill_vectors
 from ..table.word_table import WordTable, table_shape
 from ..text.vocabulary import frequency_ranks
 from .sizes import adaptive_shape
@@ -38,19 +39,8 @@ class Output(nn.Module):
         return -self.log_probs(hidden, targets).float().sum(dim=-1)
 
     def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
-        """Begin with these vectors (V, d), put in by `fill`, and with biases that are the logs of counts (V,) > 0."""
+        """Begin with these vectors (V, d), put in by `fill_vectors`, biases as the logs of counts (V,) > 0."""
         raise NotImplementedError
-
-
-def fill(to_fill: Tensor, vectors: Tensor, scale: float) -> None:
-    """Fill as many dimensions of (n, D) as vectors (n, d) have: centred, with a standard deviation of `scale`."""
-    centred = (vectors - vectors.mean(dim=0))[:, : to_fill.shape[1]]
-    to_fill[:, : centred.shape[1]] = centred * (scale / centred.std(correction=0).clamp(min=1e-30))
-
-
-def centred_logs(counts: Tensor) -> Tensor:
-    logs = counts.log()
-    return logs - logs.mean()
 
 
 def group_means(vectors: Tensor, counts: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,8 +76,8 @@ class FullSoftmax(Output):
         return scores.log_softmax(dim=-1)
 
     def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
-        fill(self.vectors.weight, vectors, scale)
-        self.vectors.bias.copy_(centred_logs(counts))
+        fill_vectors(self.vectors.weight, vectors, scale)
+        fill_biases(self.vectors.bias, counts)
 
 
 class TiedOutput(Output):
@@ -118,7 +108,7 @@ class TiedSoftmax(TiedOutput):
         return F.linear(self.projection(hidden), self.vectors, self.bias).log_softmax(dim=-1)
 
     def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
-        self.bias.copy_(centred_logs(counts))
+        fill_biases(self.bias, counts)
 
 
 class HierarchicalSoftmax(Output):
@@ -182,11 +172,11 @@ class HierarchicalSoftmax(Output):
     def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
         """The vector of a class begins as the mean of those of its words."""
         means, totals = group_means(vectors, counts, self.places.long() // self.S)
-        fill(self.classes.weight, means, scale)
-        self.classes.bias.copy_(centred_logs(totals))
+        fill_vectors(self.classes.weight, means, scale)
+        fill_biases(self.classes.bias, totals)
         words = torch.argsort(self.places)  # by their places, which are the first V
-        fill(self.words.weight.view(-1, self.classes.in_features)[: self.size], vectors[words], scale)
-        self.word_bias.weight.view(-1)[: self.size] = centred_logs(counts)[words]
+        fill_vectors(self.words.weight.view(-1, self.classes.in_features)[: self.size], vectors[words], scale)
+        fill_biases(self.word_bias.weight.view(-1)[: self.size], counts[words])
 
 
 def class_places(
@@ -253,8 +243,8 @@ class BlackOut(Output):
         return F.linear(hidden, self.vectors.weight, self.bias.weight[:, 0]).log_softmax(dim=-1)
 
     def use_word_vectors(self, vectors: Tensor, counts: Tensor, scale: float) -> None:
-        fill(self.vectors.weight, vectors, scale)
-        self.bias.weight[:, 0] = centred_logs(counts)
+        fill_vectors(self.vectors.weight, vectors, scale)
+        fill_biases(self.bias.weight[:, 0], counts)
 
 
 class AdaptiveSoftmax(Output):
@@ -281,12 +271,12 @@ class AdaptiveSoftmax(Output):
         """The head's vector of a tail begins as the mean of those of the tail's words; tails have no biases."""
         cutoffs = self.softmax.cutoffs
         means, totals = group_means(vectors, counts, head_numbers(self.ranks.long(), cutoffs[:-1]))
-        fill(self.softmax.head.weight, means, scale)
-        self.softmax.head.bias.copy_(centred_logs(totals))
+        fill_vectors(self.softmax.head.weight, means, scale)
+        fill_biases(self.softmax.head.bias, totals)
         words = torch.argsort(self.ranks)
         for tail, begin, end in zip(self.softmax.tail, cutoffs, cutoffs[1:], strict=False):
             _, tail_words = cast(nn.Sequential, tail)  # a projection, and vectors
-            fill(cast(nn.Linear, tail_words).weight, vectors[words[begin:end]], scale)
+            fill_vectors(cast(nn.Linear, tail_words).weight, vectors[words[begin:end]], scale)
 
 
 def head_numbers(ranks: Tensor, cutoffs: list[int]) -> Tensor:
@@ -358,4 +348,4 @@ class TiedAdaptive(TiedOutput):
         """The head's vector of a tail begins as the mean of those of the tail's words; tails have no biases."""
         means, totals = group_means(self.vectors[self.ranks], counts, head_numbers(self.ranks.long(), self.cutoffs))
         self.tails.copy_(means[self.cutoffs[0] :])
-        self.head_bias.copy_(centred_logs(totals))
+        fill_biases(self.head_bias, totals)

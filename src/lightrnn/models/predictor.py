@@ -51,6 +51,10 @@ class Predictor(Protocol):
         """The same for B words after as many last words and a state of B tracks, side by side: (B,) and the state."""
         ...
 
+    def features(self, last_word: int, state: Arrays) -> Array:
+        """(F,): what the next word is scored by, as RecurrentModel.features has it."""
+        ...
+
     def continuations(self, last_word: int, state: Arrays) -> Callable[[int], tuple[float, Arrays]]:
         """`word` after one state as a function of the word; what words have in common is computed once."""
         ...
@@ -153,6 +157,12 @@ class CodePredictor:
         """(P,): the log-probabilities of a component of words, hidden (P, H), given by places and by codes (P, K)."""
         features = self.reader.project(hidden)
         return self.reader.picked(component, features, places[:, component], codes[:, :component])
+
+    def features(self, last_word: int, state: Arrays) -> Array:
+        """The state after the last word, projected where the model does so."""
+        outputs, _ = self._steps(self._codes(last_word)[-1:], state)
+        found: Array = self.reader.project(outputs)[0]
+        return found
 
     def all_words(self, last_word: int, state: Arrays) -> NDArray[np.float64]:
         """One batched step a component."""

@@ -1,6 +1,6 @@
 """What a pass over a text knows of a network: codes in, log-probabilities and states out, all of them arrays.
 
-Shapes: B batch, S codes, K most codes of a word, V vocabulary, L layers, H hidden.
+Shapes: B batch, S codes, K most codes of a word, V vocabulary, L layers, H hidden, F features.
 
 `code_network.CodeNetwork` is one in NumPy, `base.TorchReader` makes one of a PyTorch model.
 """
@@ -34,6 +34,10 @@ class Reader(Protocol):
         After a state only the last of the K is fed, since the others are in it; None: a sentence or text starts afresh
         with the K codes, of which those that are -1, in front, are none.
         """
+        ...
+
+    def features(self, codes: Codes, state: Arrays | None = None) -> tuple[Array, Arrays]:
+        """The same codes → what the S of them are scored by, (B, S, F), and the state."""
         ...
 
     def word_vectors(self) -> Array:

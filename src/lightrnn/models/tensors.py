@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from ..border import shown
-from ..errors import LightRNNError, is_out_of_memory
+from ..errors import LightRNNError, is_out_of_memory, missing_package
 
 LARGEST = 1e9  # of a weight: products of three such over the widest layer are finite
 
@@ -30,6 +29,10 @@ class Like(Protocol):
 
 def read_arrays(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """The arrays and the metadata of a safetensors file, from its contents."""
+    try:
+        import safetensors.numpy
+    except ModuleNotFoundError as error:
+        raise missing_package(error) from None
     try:
         arrays = {name: array.copy() for name, array in safetensors.numpy.load(data).items()}
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])

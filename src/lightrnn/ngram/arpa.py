@@ -31,7 +31,7 @@ SPACE = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
 def arpa_words(vocabulary: Vocabulary) -> list[str]:
     """The words by id, <s> included, as ARPA files and KenLM spell them: </s>, <unk>, <s> for eos, unk, bos."""
     start, size = start_and_size(vocabulary)
-    names = vocabulary.words + [""] * (size - len(vocabulary))
+    names = [*vocabulary.words, *[""] * (size - len(vocabulary))]
     names[vocabulary.eos_id], names[vocabulary.unk_id], names[start] = RULES.specials
     for special in RULES.specials:
         if names.count(special) > 1:

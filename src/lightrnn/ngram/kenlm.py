@@ -92,21 +92,20 @@ class KenLM:
     def read(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
         scores = np.empty(len(ids))
         for place, word in enumerate(np.asarray(ids).tolist()):
-            scores[place], _, state = self._step(state, word)
+            scores[place], _, state = self.step(state, word)
         return scores, state
 
     def distribution(self, state: Any) -> Floats:
-        return np.array([self._step(state, word)[0] for word in range(len(self.vocabulary))])
+        return np.array([self.step(state, word)[0] for word in range(len(self.vocabulary))])
 
     def score_tokens(self, ids: Ids) -> tuple[Floats, NDArray[np.int64]]:
         scores, orders = np.empty(len(ids)), np.empty(len(ids), np.int64)
         state = self.start_state(of_sentence=True)
         for place, word in enumerate(np.asarray(ids).tolist()):
-            scores[place], orders[place], state = self._step(state, word)
+            scores[place], orders[place], state = self.step(state, word)
         return scores, orders
 
-    def _step(self, state: Any, word: int) -> tuple[float, int, Any]:
-        """The log10 probability of a word, the order of the n-gram it was found in, and KenLM's state after it."""
+    def step(self, state: Any, word: int) -> tuple[float, int, Any]:
         after = self.new_state()
         found = self.model.BaseFullScore(state, self.names[word], after)
         score = found.log_prob

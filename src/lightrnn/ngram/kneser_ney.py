@@ -48,11 +48,11 @@ Discounts = tuple[float, float, float]
 
 @dataclass
 class _Counted:
-    """The different n-grams of one order: keys (N_n,), how often they occur, adjusted counts, places at order n-1 of
+    """The different n-grams of one order: keys (N_n,), whether they are kept, adjusted counts, places at order n-1 of
     the last n-1 words."""
 
     keys: Places
-    occurrences: NDArray[np.int64]
+    kept: NDArray[np.bool_]
     counts: NDArray[np.int64]
     suffixes: NDArray[np.int32]
 
@@ -78,16 +78,13 @@ def estimate(
             f"the text has {vocabulary.rules.bos!r} among its words, which stands for the start of a sentence and is "
             "never predicted; remove it, every line is a sentence already"
         )
-    counted = _count(ids, vocabulary, order, progress)
+    counted = _count(ids, vocabulary, thresholds, progress)
     start, size = start_and_size(vocabulary)
-    kept = [grams.occurrences > threshold for grams, threshold in zip(counted, thresholds, strict=True)]
-    kept[0] |= thresholds[0] == 0  # words of the vocabulary that do not occur stay in it
-    kept[0][[start, vocabulary.eos_id, vocabulary.unk_id]] = True
-    if kept[0].sum() <= 3 and thresholds[0]:
+    if counted[0].kept.sum() <= 3 and thresholds[0]:
         raise LightRNNError(
             f"no word occurs more than {thresholds[0]} times; begin prune (--prune) with a lower number"
         )
-    predicted = kept[0] & (np.arange(size) != start)
+    predicted = counted[0].kept & (np.arange(size) != start)
     discounts: list[Discounts] = []
     levels: list[Level] = []
     below: Floats = np.where(predicted, 1 / predicted.sum(), 0.0)  # p_{n-1} of every (n-1)-gram; p_0 to begin with
@@ -95,7 +92,7 @@ def estimate(
         progress(f"estimating {n}-grams", len(grams.keys))
         discounts.append(closed_form_discounts(grams.counts))
         taken = np.array([0.0, *discounts[-1]])[np.minimum(grams.counts, 3)]
-        taken = np.where(kept[n - 1], taken, grams.counts)
+        taken = np.where(grams.kept, taken, grams.counts)
         contexts = grams.keys // size if n > 1 else np.zeros(size, np.int64)
         width = len(counted[n - 2].keys) if n > 1 else 1
         totals = np.bincount(contexts, grams.counts, width)
@@ -106,10 +103,9 @@ def estimate(
             levels[-1] = Level(levels[-1].keys, levels[-1].log10_probs, _log10(gammas))
         levels.append(Level(grams.keys, _log10(probs), np.zeros(0)))
         below = probs
-        grams.occurrences = grams.counts = np.zeros(0, np.int64)  # not needed any more
-        grams.suffixes = np.zeros(0, np.int32)
+        grams.counts, grams.suffixes = np.zeros(0, np.int64), np.zeros(0, np.int32)  # not needed any more
     model = NGram(vocabulary, levels, discounts)
-    return _without_pruned(model, kept) if any(thresholds) else model
+    return _without_pruned(model, [grams.kept for grams in counted]) if any(thresholds) else model
 
 
 def thresholds_of(prune: Sequence[int], order: int) -> list[int]:
@@ -133,8 +129,7 @@ def _without_pruned(model: NGram, kept: list[NDArray[np.bool_]]) -> NGram:
     places = np.zeros(1, np.int64)  # of the n-grams of the order below, among those kept
     for level, keep in zip(model.levels, kept, strict=True):
         contexts, last = np.divmod(level.keys[keep], old)
-        backoffs = level.log10_backoffs[keep] if len(level.log10_backoffs) else level.log10_backoffs
-        levels.append(Level(places[contexts] * size + ids[last], level.log10_probs[keep], backoffs))
+        levels.append(level.at(keep, places[contexts] * size + ids[last]))
         places = np.cumsum(keep) - 1
     return NGram(vocabulary, levels, model.discounts)
 
@@ -155,16 +150,18 @@ def _log10(values: Floats) -> Floats:
     return logs
 
 
-def _count(ids: Ids, vocabulary: Vocabulary, order: int, progress: Progress) -> list[_Counted]:
-    """The n-grams of all orders with their adjusted counts, level by level."""
+def _count(ids: Ids, vocabulary: Vocabulary, thresholds: list[int], progress: Progress) -> list[_Counted]:
+    """The n-grams of all orders with their adjusted counts, level by level; kept are those above the thresholds."""
     start, size = start_and_size(vocabulary)
     words, depth = _with_starts(ids, vocabulary.eos_id, start)
     places = words  # (P,): of the n-gram that ends at each position
     occurrences = np.bincount(words, minlength=size)
     occurrences[start] = 0
     begins_sentence = np.zeros(size, bool)
-    levels = [_Counted(np.arange(size), occurrences, occurrences, np.arange(size, dtype=np.int32))]
-    for n in range(2, order + 1):
+    kept = (occurrences > thresholds[0]) | (thresholds[0] == 0)  # at 0, words that do not occur stay too
+    kept[[start, vocabulary.eos_id, vocabulary.unk_id]] = True
+    levels = [_Counted(np.arange(size), kept, occurrences, np.arange(size, dtype=np.int32))]
+    for n, threshold in enumerate(thresholds[1:], 2):
         progress(f"counting {n}-grams", len(ids))
         ends = np.flatnonzero(depth >= n - 1)
         keys = places[ends - 1].astype(np.int64) * size + words[ends]
@@ -181,7 +178,7 @@ def _count(ids: Ids, vocabulary: Vocabulary, order: int, progress: Progress) -> 
         extensions = np.bincount(suffixes, minlength=len(lower.keys))
         lower.counts = np.where(begins_sentence, lower.counts, extensions)
         occurrences = np.diff(first, append=len(keys))
-        levels.append(_Counted(keys[first], occurrences, occurrences, suffixes))
+        levels.append(_Counted(keys[first], occurrences > threshold, occurrences, suffixes))
         begins_sentence = depth[examples] == n - 1
         places = np.zeros(len(words), np.int32)
         places[ends] = np.cumsum(is_new, dtype=np.int32) - 1

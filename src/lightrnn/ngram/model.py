@@ -23,6 +23,7 @@ from ..text.vocabulary import Vocabulary
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]  # of n-grams at their order; -1: not there
+State = tuple[int, ...]  # of an NGram: places of 1-grams, 2-grams, …; -1: not there
 
 LN10 = log(10)
 NEVER = -99.0  # log10 probability of what is never predicted, and the floor of every other figure
@@ -41,6 +42,10 @@ class BackoffModel(Protocol):
 
     def start_state(self, of_sentence: bool) -> Any:
         """The state after the start of a sentence, or after nothing."""
+        ...
+
+    def step(self, state: Any, word: int) -> tuple[float, int, Any]:
+        """The log10 probability of a word, the order of the n-gram it was found in, and the state after it."""
         ...
 
     def read(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
@@ -68,9 +73,17 @@ class Level:
     log10_probs: Floats
     log10_backoffs: Floats
 
+    def at(self, places: Places | NDArray[np.bool_], keys: Places) -> "Level":
+        """The n-grams at some places, under other keys."""
+        backoffs = self.log10_backoffs
+        return Level(keys, self.log10_probs[places], backoffs[places] if len(backoffs) else backoffs)
+
 
 class NGram:
-    """An n-gram model over a vocabulary; a BackoffModel whose states are the last order-1 words, oldest first.
+    """An n-gram model over a vocabulary; a BackoffModel.
+
+    A state is the places of the n-grams that end here, the shortest first, as far as what follows can depend on them:
+    two contexts after which all goes alike have one state, as in KenLM.
 
     levels[n-1] holds order n; at order 1 the key of a word is its id. Where the vocabulary has no word for the
     sentence start, <s> is one id past the last. discounts: D1, D2, D3+ by order where Kneser-Ney estimated them.
@@ -99,18 +112,61 @@ class NGram:
         """How many n-grams there are of each order; <s> is one of the unigrams."""
         return [len(level.keys) for level in self.levels]
 
-    def start_state(self, of_sentence: bool) -> tuple[int, ...]:
-        return (self.vocabulary.bos_id,) if of_sentence else ()
+    def start_state(self, of_sentence: bool) -> State:
+        return self._lasting([self.start]) if of_sentence else ()
 
-    def read(self, state: tuple[int, ...], ids: Ids) -> tuple[Floats, tuple[int, ...]]:
-        words = [*state, *np.asarray(ids).tolist()]
-        scores, _ = self._scores(np.array([words], np.int64))
-        return scores[0, len(state) :], tuple(words[max(len(words) - self.order + 1, 0) :])
+    def step(self, state: State, word: int) -> tuple[float, int, State]:
+        score, order = float(self.levels[0].log10_probs[word]), 1
+        ending = [word]
+        for n, context in enumerate(state, 2):
+            place = -1
+            if context >= 0:
+                below, level = self.levels[n - 2], self.levels[n - 1]
+                score += float(below.log10_backoffs[context])
+                key = context * self.size + word
+                place = int(level.keys.searchsorted(key))
+                if place < len(level.keys) and level.keys[place] == key:
+                    score, order = float(level.log10_probs[place]), n
+                else:
+                    place = -1
+            ending.append(place)
+        is_bound = word in (self.vocabulary.eos_id, self.vocabulary.bos_id)
+        return score, order, self.start_state(of_sentence=True) if is_bound else self._lasting(ending)
 
-    def distribution(self, state: tuple[int, ...]) -> Floats:
+    def _lasting(self, places: list[int]) -> State:
+        """Of the n-grams that end here, shortest first, those up to the last one that has a back-off or begins a longer
+        n-gram: no later word can depend on the others."""
+        kept = places[: self.order - 1]
+        while kept:
+            below, level, place = self.levels[len(kept) - 1], self.levels[len(kept)], kept[-1]
+            if place >= 0 and (below.log10_backoffs[place] != 0 or self._begins(level, place)):
+                break
+            kept.pop()
+        return tuple(kept)
+
+    def _begins(self, level: Level, context: int) -> bool:
+        """Whether n-grams of a level begin with a context."""
+        first = int(level.keys.searchsorted(context * self.size))
+        return first < len(level.keys) and int(level.keys[first]) < (context + 1) * self.size
+
+    def read(self, state: State, ids: Ids) -> tuple[Floats, State]:
+        words = np.asarray(ids).tolist()
+        if len(words) > self.order:  # all at once, and the last ones again, for the state
+            before = self._words(state)
+            scores = self._scores(np.array([[*before, *words]], np.int64))[0][0, len(before) :]
+            return scores, self.read((), words[-self.order :])[1]
+        scores = np.empty(len(words))
+        for place, word in enumerate(words):
+            scores[place], _, state = self.step(state, word)
+        return scores, state
+
+    def _words(self, state: State) -> list[int]:
+        """The words of the longest n-gram of a state."""
+        return [int(column[0]) for column in self.words_of(len(state), state[-1], state[-1] + 1)] if state else []
+
+    def distribution(self, state: State) -> Floats:
         scores = self.levels[0].log10_probs[: len(self.vocabulary)].copy()
-        for below, level, contexts, _ in self._walk(np.array([[*state, self.vocabulary.eos_id]], np.int64)):
-            context = int(contexts[0, -1])
+        for below, level, context in zip(self.levels, self.levels[1:], state, strict=False):
             if context >= 0:
                 scores += below.log10_backoffs[context]
                 begin, end = np.searchsorted(level.keys, [context * self.size, (context + 1) * self.size])

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import __version__
-from ..border import check, list_of, maybe, number, parse_json, record, text, whole
-from ..container import REMEDY, damaged, pack_varints, read_parts, unpack_varints, write_parts
+from ..border import check, list_of, maybe, number, record, whole
+from ..container import REMEDY, damaged, pack_varints, read_about, read_parts, unpack_varints, write_parts
+from ..errors import LightRNNError
 from ..outputs import replace_output
 from ..text.rules import TextRules
 from ..text.word_list import pack_vocabulary, packed_ids, packed_order, unpack_vocabulary
@@ -35,9 +36,6 @@ AT_ONCE = ("grams", "probs")  # deflating saves a fifth of them and costs more t
 FLOOR = -1000.0  # log10 of what an ARPA file may call -inf
 ABOUT = record(
     {
-        "kind": text(),
-        "vocabulary_size": whole(2, 2**31),
-        "rules": record({}),
         "ngrams": list_of(whole(0, 2**40), least=1, most=1000),
         "discounts": maybe(list_of(list_of(number(0, 3), least=3, most=3), most=1000)),
     }
@@ -55,7 +53,10 @@ def read_packed(path: str | Path) -> NGram:
     """The model of a file that `write_packed` wrote."""
     origin = str(path)
     parts = read_parts(Path(path).read_bytes(), origin)
-    return unpack(parts, parse_json(parts.get("about", b"{}"), origin, REMEDY), origin)
+    about = read_about(parts, origin)
+    if about["kind"] != KIND:
+        raise LightRNNError(f"{origin} is no n-gram model but of kind {about['kind']}; load it as lightrnn.load does")
+    return unpack(parts, about, origin)
 
 
 def pack(model: NGram) -> dict[str, bytes]:
@@ -81,13 +82,13 @@ def pack(model: NGram) -> dict[str, bytes]:
     }
 
 
-def unpack(parts: Mapping[str, bytes], about: Any, origin: str) -> NGram:
-    """The model of some parts, checked: what `pack` made."""
+def unpack(parts: Mapping[str, bytes], about: dict[str, Any], origin: str) -> NGram:
+    """The model of some parts and of what `read_about` makes of them, checked: what `pack` made."""
     check(about, ABOUT, origin, REMEDY)
-    if set(parts) != set(PARTS) or about["kind"] != KIND:
-        raise damaged(origin, f"its parts are not {', '.join(PARTS)}, those of an n-gram model")
+    if set(parts) != set(PARTS):
+        raise damaged(origin, f"its parts are not {', '.join(PARTS)}")
     rules = TextRules.from_dict(about["rules"], origin)
-    vocabulary, _ = unpack_vocabulary(dict(parts), about["vocabulary_size"], rules, origin)
+    vocabulary, _ = unpack_vocabulary(parts, about["vocabulary_size"], rules, origin)
     counts: list[int] = about["ngrams"]
     _, size = start_and_size(vocabulary)
     stored, contexts = _id_type(size), sum(counts[:-1])
@@ -147,8 +148,7 @@ def _renumbered(model: NGram) -> list[Level]:
         contexts, words = np.divmod(level.keys, size)
         keys = places[contexts] * size + ids[words]
         by_key = np.argsort(keys)
-        backoffs = level.log10_backoffs[by_key] if len(level.log10_backoffs) else level.log10_backoffs
-        levels.append(Level(keys[by_key], level.log10_probs[by_key], backoffs))
+        levels.append(level.at(by_key, keys[by_key]))
         places = np.empty(len(keys), np.int64)
         places[by_key] = np.arange(len(keys))
     return levels

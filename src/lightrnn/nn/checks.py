@@ -4,6 +4,8 @@ Types and shapes are always looked at. Values are not while PyTorch compiles, si
 the graph.
 """
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -22,7 +24,7 @@ def check_table(table: object, components: int = 0) -> None:
 
 
 def check_size(name: str, size: object) -> None:
-    if not isinstance(size, int) or size < 1:
+    if not isinstance(size, Integral) or size < 1:
         raise LightRNNError(f"{name} must be a whole number from 1, got {size!r}")
 
 

@@ -4,6 +4,7 @@ Shapes: V words, D size of a vector, R rows, C columns.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,13 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from ..errors import LightRNNError
-from ..table.clustering import root_counts, table_vectors
 from ..table.word_table import WordTable
 from .checks import check_table
 from .embedding import LightEmbedding
 from .softmax import LightSoftmax
 
 SWEEPS = 10  # of the least squares
+
+Layer = TypeVar("Layer", LightEmbedding, LightSoftmax)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ def compress(
     frequent words stand alone by (see `words_alone`) and all are weighted by. hidden (P, in_features): some states, of
     an output, to tell by how much its distributions change.
     """
+    from ..table.clustering import root_counts  # here, since Numba takes its time and models import this room
+
     if not isinstance(trained, nn.Embedding | nn.Linear):
         raise LightRNNError(f"trained must be an nn.Embedding or an nn.Linear, got {type(trained).__name__}")
     if hidden is not None and isinstance(trained, nn.Embedding):
@@ -68,27 +72,26 @@ def compress(
     weights = root_counts(np.ones(len(matrix), np.int64) if table.counts is None else table.counts)
     vectors = _fitted(matrix, weights, table)
     layer: LightEmbedding | LightSoftmax
+    divergence = None
     if isinstance(trained, nn.Embedding):
-        layer = LightEmbedding(table, matrix.shape[1])
+        layer = _filled(LightEmbedding(table, matrix.shape[1]), vectors, trained)
     else:
-        layer = LightSoftmax(table, matrix.shape[1], word_bias=word_bias)
-        _fill_biases(layer, table, np.zeros(len(matrix)) if trained.bias is None else _numbers(trained.bias))
+        softmax = _filled(LightSoftmax(table, matrix.shape[1], word_bias=word_bias), vectors, trained)
+        biases = None if trained.bias is None else trained.bias.detach().double().cpu().numpy()
+        _fill_biases(softmax, table, np.zeros(len(matrix)) if biases is None else biases)
+        divergence = None if hidden is None else _divergence(trained, softmax, hidden)
+        layer = softmax
+    lost = _lost(matrix, weights, table, vectors)
+    table_bytes = layer.codes.numel() * layer.codes.element_size()
+    return Compressed(layer, lost, _bytes(trained), _bytes(layer), table_bytes, divergence)
+
+
+def _filled(layer: Layer, vectors: list[NDArray[np.float32]], trained: nn.Embedding | nn.Linear) -> Layer:
+    """With these vectors, where and in the precision in which the trained one is."""
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(np.concatenate(vectors)))
     layer.to(trained.weight)
-    return Compressed(
-        layer,
-        _lost(matrix, weights, table, vectors),
-        _bytes(trained),
-        _bytes(layer),
-        layer.codes.numel() * layer.codes.element_size(),
-        None if hidden is None else _divergence(trained, layer, hidden),
-    )
-
-
-def _numbers(tensor: Tensor) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = tensor.detach().double().cpu().numpy()
-    return found
+    return layer
 
 
 def _bytes(module: nn.Module) -> int:
@@ -97,6 +100,8 @@ def _bytes(module: nn.Module) -> int:
 
 def _fitted(matrix: NDArray[np.float32], weights: NDArray[np.float32], table: WordTable) -> list[NDArray[np.float32]]:
     """Of each component, (n_s, D): least squares; a word that stands alone keeps its vector."""
+    from ..table.clustering import table_vectors
+
     alone, sharing = table.words[: table.alone], table.sharing
     if not len(sharing):
         return [matrix[alone], *(matrix[:0] for _ in table.shape[1:])]

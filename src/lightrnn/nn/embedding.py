@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from ..table.word_table import WordTable
 from .checks import check_size, check_table, check_words
 from .layer import TableLayer
-from .starts import fill_vectors
-
-SCALE = 0.02  # standard deviation of vectors at the start: scores stay small after a LayerNorm
+from .starts import SCALE, start_vectors
 
 
 class LightEmbedding(TableLayer):
@@ -29,14 +27,7 @@ class LightEmbedding(TableLayer):
         super().__init__(table)
         self.dim, self.sparse = dim, sparse
         self.weight = nn.Parameter(torch.empty(sum(table.shape), dim))
-        self.reset(table, scale)
-
-    @torch.no_grad()
-    def reset(self, table: WordTable, scale: float = SCALE) -> None:
-        """Draw the vectors anew, and fill in what a table of this shape knows."""
-        nn.init.normal_(self.weight, std=scale)
-        for to_fill, known in zip(torch.split(self.weight, self.shape), table.vectors or (), strict=False):
-            fill_vectors(to_fill, known, scale)
+        start_vectors(self.weight, table, scale)
 
     def forward(self, ids: Tensor) -> Tensor:
         check_words("ids", ids, self.size)

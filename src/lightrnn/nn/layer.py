@@ -37,7 +37,7 @@ class TableLayer(nn.Module):
         return WordTable(self.codes.cpu().numpy().astype(np.int64), self.shape)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
-        super()._load_from_state_dict(state_dict, prefix, *arguments)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
         self._follow(self.table)
 
     @property

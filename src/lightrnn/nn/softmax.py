@@ -3,13 +3,14 @@
 Shapes: P positions, V words, R rows, C columns, N = R + C, H in_features, D size of the vectors, A words alone.
 
     f = projection(h)                                log P_r(i) = log softmax(Y^r f + b^r)[i]
-    g = f + tanh(a) ∘ σ(z), (a, z) = W f + U y^r_i   log P_c(j | i) = log softmax(Y^c g + b^c)[j]
+    g = f + tanh(a) ∘ σ(z), (a, z) = W f + U ŷ^r_i   log P_c(j | i) = log softmax(Y^c g + b_i)[j]
     P(w) = P_r(row of w) · P_c(column of w | its row), and P_r alone for a word that stands alone
 
-Columns that were predicted independently of the row would be no distribution worth having; the gated map is what they
-see it through.
+Columns that were predicted independently of the row would be no distribution worth having. They see it through the
+gated map, where ŷ is y over its root mean square, and through a bias for every word of a row, b_ij.
 """
 
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -19,11 +20,11 @@ from torch import Tensor, nn
 from ..errors import LightRNNError
 from ..table.word_table import WordTable
 from .checks import check_hidden, check_size, check_table, check_targets, check_words
-from .embedding import SCALE, LightEmbedding
+from .embedding import LightEmbedding
 from .functional import head_log_probs, projection_between, without_missing
 from .layer import TableLayer
 from .likeliest import best_places
-from .starts import fill_biases, fill_rest, fill_vectors, shares
+from .starts import SCALE, fill_biases, fill_rest, shares, start_vectors
 
 REDUCTIONS = ("mean", "sum", "none")
 POSITIONS = 128  # whose likeliest words are looked for together
@@ -37,9 +38,10 @@ class TopK(NamedTuple):
 
 
 class Gate(nn.Module):
-    """What the columns see of a state and a row: g = f + tanh(a) ∘ σ(z), (a, z) = W f + U y^r + b.
+    """What the columns see of a state and a row: g = f + tanh(a) ∘ σ(z), (a, z) = W f + U ŷ^r + b.
 
-    a starts at zero whatever the state, so that g starts as f.
+    a starts at zero whatever the state, so that g starts as f. Vectors of rows may be much smaller than states; divided
+    by their root mean square they are as well seen.
     """
 
     def __init__(self, dim: int) -> None:
@@ -52,18 +54,21 @@ class Gate(nn.Module):
 
     def forward(self, features: Tensor, rows: Tensor) -> Tensor:
         """features (…, D) and vectors of rows (…, D), which may broadcast → (…, D)."""
-        a, z = (self.of_state(features) + self.of_row(rows)).chunk(2, dim=-1)
-        return features + a.tanh() * z.sigmoid()
+        seen = self.of_row(F.rms_norm(rows, rows.shape[-1:]))
+        a, z = (self.of_state(features) + seen).chunk(2, dim=-1)
+        found: Tensor = features + a.tanh() * z.sigmoid()
+        return found
 
 
 class LightSoftmax(TableLayer):
     """In the place of `nn.Linear(in_features, V)` and its softmax: states (…, in_features) → words.
 
-    weight: y^r and y^c, stacked, (N, D); with `tied` those of a LightEmbedding over the same table, to the size of which
-    states are projected. Untied, D is `dim`, or in_features. Biases of rows and columns start at the words' shares of
-    the text where the table knows counts; vectors as those of the embedding do.
+    weight: y^r and y^c, stacked, (N, D); with `tied` those of a LightEmbedding over the same table, to the size of
+    which states are projected. Untied, D is `dim`, or in_features. Vectors start as those of the embedding do; biases
+    at the words' shares of the text, where the table knows counts: row_bias at those of rows, column_bias, (R-A, C),
+    at those of the words that share them. Without `word_bias` it is columns that have biases, (C,): four bytes a word
+    less, and worse.
 
-    With `word_bias` every word that shares a row has a bias of its own in the place of its column's: four bytes a word.
     With `head` only so many rows are scored at every position, and the others where one of them comes: faster with
     thousands of words alone, in order of falling frequency.
     """
@@ -76,7 +81,7 @@ class LightSoftmax(TableLayer):
         tied: LightEmbedding | None = None,
         dim: int | None = None,
         head: int = 0,
-        word_bias: bool = False,
+        word_bias: bool = True,
         scale: float = SCALE,
     ) -> None:
         check_table(table, components=2)
@@ -112,9 +117,7 @@ class LightSoftmax(TableLayer):
     def reset(self, table: WordTable, scale: float = SCALE, *, vectors: bool = True) -> None:
         """Vectors, unless they are tied, and biases as they start, by what a table of this shape knows."""
         if vectors:
-            nn.init.normal_(self.weight, std=scale)
-            for to_fill, known in zip(torch.split(self.weight, self.shape), table.vectors or (), strict=False):
-                fill_vectors(to_fill, known, scale)
+            start_vectors(self.weight, table, scale)
         if table.counts is None:
             return
         R, C = self.shape
@@ -131,9 +134,7 @@ class LightSoftmax(TableLayer):
 
     # --- training
 
-    def forward(
-        self, hidden: Tensor, target: Tensor, ignore_index: int = -100, reduction: str = "mean"
-    ) -> Tensor:
+    def forward(self, hidden: Tensor, target: Tensor, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
         """The loss of target words (…) after states (…, H), in nats, as `F.cross_entropy` has it of a full softmax.
 
         Where target is ignore_index the loss is 0 and does not count in the mean; the mean of nothing is 0.
@@ -231,7 +232,7 @@ class LightSoftmax(TableLayer):
     def topk(self, hidden: Tensor, k: int) -> TopK:
         """The k likeliest words after states (…, H), exactly, most of them without a look at most of the columns."""
         check_hidden(hidden, self.in_features)
-        if not isinstance(k, int) or not 1 <= k <= self.size:
+        if not isinstance(k, Integral) or not 1 <= k <= self.size:
             raise LightRNNError(f"k must be from 1 to the number of words, {self.size:,}, got {k!r}")
         features = self.projection(hidden).reshape(-1, self.dim)
         blocks = [self._best_places(block, k) for block in torch.split(features, POSITIONS)]
@@ -276,7 +277,9 @@ class LightSoftmax(TableLayer):
         return self.words[places].view(hidden.shape[:-1])
 
     def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.size}, dim={self.dim}, shape={self.shape}, alone={self.alone}, head={self.head}"
+        return (
+            f"{self.in_features}, {self.size}, dim={self.dim}, shape={self.shape}, alone={self.alone}, head={self.head}"
+        )
 
 
 def _precise(scores: Tensor) -> torch.dtype:

@@ -72,22 +72,26 @@ class Network:
     training: dict[str, Any]
 
     @classmethod
+    def load(cls, path: str | Path) -> "Network":
+        """The model of a folder, or of a file that was packed already."""
+        return read(Path(path).read_bytes(), str(path)) if Path(path).is_file() else cls.of_folder(path)
+
+    @classmethod
     def of_folder(cls, folder: str | Path) -> "Network":
         config, vocabulary, weights, table = load_weights(folder)
-        if table is None or kind_of(config).predictor is None:
+        shapes = weight_shapes(config, table.shape, table.alone) if table else {}
+        if table is None or kind_of(config).predictor is None or shapes.keys() | {"codes"} != weights.keys():
             raise LightRNNError(f"{folder} is a model of kind {config.model}, which cannot be packed; give a LightRNN")
-        shapes = weight_shapes(config, table.shape, table.alone)
         return cls(config, vocabulary, {name: weights[name] for name in shapes}, table, read_config(folder)["training"])
 
 
-def pack(network: Network, precision: Precision = "int8", group: int = 0) -> dict[str, bytes]:
-    """The parts of its file; group: numbers that share a scale, 0: those of a vector."""
-    config, vocabulary, table = network.config, network.vocabulary, network.table
-    layouts, weights = pack_weights(network.weights, precision, group)
-    about = {
+def describe(network: Network, precision: Precision) -> dict[str, Any]:
+    """What a file made of it says of itself, whatever its format."""
+    config, table = network.config, network.table
+    return {
         "kind": config.model,
-        "vocabulary_size": len(vocabulary),
-        "rules": vocabulary.rules.to_dict(),
+        "vocabulary_size": len(network.vocabulary),
+        "rules": network.vocabulary.rules.to_dict(),
         "model": config.to_dict(),
         "input_size": config.input_size,
         "table_shape": list(table.shape),
@@ -96,8 +100,14 @@ def pack(network: Network, precision: Precision = "int8", group: int = 0) -> dic
         "precision": precision,
         "training": network.training,
         "made_by": f"lightrnn {__version__}",
-        "arrays": [layout.to_dict() for layout in layouts],
     }
+
+
+def pack(network: Network, precision: Precision = "int8", group: int = 0) -> dict[str, bytes]:
+    """The parts of its file; group: numbers that share a scale, 0: those of a vector."""
+    vocabulary, table = network.vocabulary, network.table
+    layouts, weights = pack_weights(network.weights, precision, group)
+    about = describe(network, precision) | {"arrays": [layout.to_dict() for layout in layouts]}
     places = table.places[packed_order(vocabulary)]
     return {
         "about": json.dumps(about, ensure_ascii=False, separators=(",", ":")).encode(),
@@ -133,7 +143,7 @@ def unpack(parts: Mapping[str, bytes], about: dict[str, Any], origin: str) -> Ne
     if kind_of(config).predictor is None:
         raise damaged(origin, f"models of kind {config.model} are not packed")
     weights = _weights(about["arrays"], weight_shapes(config, shape, alone), parts["weights"], origin)
-    vocabulary, order = unpack_vocabulary(dict(parts), size, rules, origin)
+    vocabulary, order = unpack_vocabulary(parts, size, rules, origin)
     if len(parts["places"]) != -(-size * bits_for(size) // 8):
         raise damaged(origin, "its places have not the length that they should have")
     places = unpack_bits(parts["places"], size, bits_for(size))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..container import damaged
 from ..errors import LightRNNError
+from ..models.tensors import LARGEST
 
 Precision = Literal["float32", "float16", "int8"]
 Weights = dict[str, NDArray[np.float32]]
@@ -53,15 +54,11 @@ def pack_weights(
     layouts, pieces = [], []
     for name, array in arrays.items():
         if precision == "int8" and array.ndim > 1:
-            layout = Layout(name, array.shape, "int8", min(group or array.shape[-1], max(array.shape[-1], 1)) or 1)
-            pieces += [part.tobytes() for part in _quantised(array, layout.group)]
+            layout = Layout(name, array.shape, "int8", min(group or array.shape[-1], array.shape[-1]))
+            pieces += [part.tobytes() for part in quantised(array, layout.group)]
         else:
             layout = Layout(name, array.shape, "float32" if precision == "int8" else precision)
-            with np.errstate(over="ignore"):
-                narrow = array.astype(_stored(layout.type))
-            if not np.isfinite(narrow).all():
-                raise LightRNNError(f"{name} holds weights too large for {precision}; pack with --precision float32")
-            pieces.append(narrow.tobytes())
+            pieces.append(narrowed(name, array, layout.type).tobytes())
         layouts.append(layout)
     return layouts, b"".join(pieces)
 
@@ -77,8 +74,8 @@ def unpack_weights(layouts: Sequence[Layout], data: bytes, origin: str) -> Weigh
         if layout.group:
             scales = np.frombuffer(piece, "<f4", prod(layout.scales)).reshape(layout.scales)
             values = np.frombuffer(piece, np.int8, offset=scales.nbytes).reshape(layout.shape)
-            if not np.isfinite(scales).all() or (scales < 0).any():
-                raise damaged(origin, f"{layout.name} has scales that are not finite or below 0")
+            if not ((scales >= 0) & (scales <= LARGEST)).all():
+                raise damaged(origin, f"{layout.name} has scales that are not finite, below 0 or above {LARGEST:g}")
             arrays[layout.name] = _spread(scales, layout) * values.astype(np.float32)
         else:
             arrays[layout.name] = np.frombuffer(piece, _stored(layout.type)).reshape(layout.shape).astype(np.float32)
@@ -89,11 +86,19 @@ def _stored(kind: Precision) -> np.dtype[Any]:
     return np.dtype(kind).newbyteorder("<")
 
 
-def _quantised(array: NDArray[np.float32], group: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+def narrowed(name: str, array: NDArray[np.float32], kind: Precision) -> NDArray[Any]:
+    """The same in a floating type; refused where it has no such numbers."""
+    with np.errstate(over="ignore"):
+        narrow = array.astype(_stored(kind))
+    if not np.isfinite(narrow).all():
+        raise LightRNNError(f"{name} holds weights too large for {kind}; pack with --precision float32")
+    return narrow
+
+
+def quantised(array: NDArray[np.float32], group: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
     """Scales (…, groups) and steps (…, n)."""
     starts = np.arange(0, array.shape[-1], group)
-    largest = np.maximum.reduceat(np.abs(array), starts, axis=-1) if array.size else np.zeros((*array.shape[:-1], 0))
-    scales = (largest / STEPS).astype("<f4")
+    scales = (np.maximum.reduceat(np.abs(array), starts, axis=-1) / STEPS).astype("<f4")
     spread = np.repeat(scales, group, axis=-1)[..., : array.shape[-1]]
     steps = np.rint(np.divide(array, spread, out=np.zeros_like(array), where=spread > 0))
     return scales, np.clip(steps, -STEPS, STEPS).astype(np.int8)

@@ -62,7 +62,8 @@ class Allocation:
 def allocate(
     costs: Sequence[CostMatrix], shape: tuple[int, ...], order: Sequence[int]
 ) -> tuple[NDArray[np.int64], float]:
-    """The codes (V, K) that come of assigning the components in some order, and the dual value of the first, a bound for it alone."""
+    """The codes (V, K) that come of assigning the components in some order, and the dual value of the first, a bound
+    for it alone."""
     allocation = Allocation(costs[0].shape[0], shape)
     bounds = []
     for component in order:

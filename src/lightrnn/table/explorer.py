@@ -6,12 +6,12 @@ the numbers of table.tsv: 0 … N-1 hold a word each, N … N+R-1 are shared.
 """
 
 import json
-from importlib import resources
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..pages import filled, source
 from ..text.vocabulary import Vocabulary
 from .word_table import WordTable
 
@@ -75,5 +75,4 @@ def explorer_page(table: WordTable, vocabulary: Vocabulary, title: str) -> str:
     }
     # "<" occurs in strings only, and without it nothing can end the script element that holds the data.
     safe = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    page = (resources.files("lightrnn") / "table" / "explorer.html").read_text(encoding="utf-8")
-    return page.replace("{{data}}", safe)
+    return filled(source("table", "explorer.html"), data=safe)

@@ -67,10 +67,14 @@ def words_alone(counts: NDArray[np.int64], setting: int | str) -> NDArray[np.int
 
 
 def _alone(counts: NDArray[np.int64] | None, setting: int | str) -> NDArray[np.int64]:
-    """The same where counts may not be known."""
-    if counts is None and setting != 0:
-        raise LightRNNError(f"alone={setting!r} needs counts, since the most frequent words stand alone; give counts")
-    return words_alone(np.zeros(0, np.int64) if counts is None else counts, setting)
+    """The same of what somebody gave, who may not know counts."""
+    if counts is None:
+        if setting != 0:
+            raise LightRNNError(f"alone={setting!r} needs counts, by which words stand alone; give counts")
+        return np.zeros(0, np.int64)
+    if setting != "auto" and not (isinstance(setting, int) and 0 <= setting <= len(counts)):
+        raise LightRNNError(f"alone must be a number of words from 0 to {len(counts):,} or 'auto', got {setting!r}")
+    return words_alone(counts, setting)
 
 
 def zipf_counts(size: int, tokens: float = 1e8) -> NDArray[np.int64]:
@@ -174,12 +178,10 @@ class WordTable:
         return replace(cls.with_alone(alone, shared), counts=found)
 
     @classmethod
-    def from_counts(
-        cls, counts: ArrayLike, *, components: int = 2, rows: int = 0, alone: int | str = 0
-    ) -> "WordTable":
+    def from_counts(cls, counts: ArrayLike, *, components: int = 2, rows: int = 0, alone: int | str = 0) -> "WordTable":
         """Words in order of falling counts (V,): words that are as frequent share a row. `alone`: see `words_alone`."""
         found = counts_of(counts)
-        first = words_alone(found, alone)
+        first = _alone(found, alone)
         ranks = frequency_ranks(np.delete(found, first))
         shared = cls.from_places(ranks, table_shape(len(ranks), components, rows))
         return replace(cls.with_alone(first, shared), counts=found)
@@ -203,11 +205,12 @@ class WordTable:
         """
         from .bigrams import bigram_vectors
 
-        text = whole_numbers("ids", ids, size)
+        text = np.asarray(whole_numbers("ids", ids, size), np.int32)
         counts = np.bincount(text, minlength=size or 0)
         vectors = bigram_vectors(text, counts, words=words, seed=seed, progress=progress)
-        shape = {"components": components, "rows": rows, "alone": alone}
-        return cls.from_embeddings(vectors, counts, **shape, seed=seed, progress=progress)
+        return cls.from_embeddings(
+            vectors, counts, components=components, rows=rows, alone=alone, seed=seed, progress=progress
+        )
 
     @classmethod
     def from_embeddings(
@@ -323,7 +326,9 @@ class WordTable:
     @cached_property
     def words(self) -> NDArray[np.int64]:
         """[V]: the word in each place, the inverse of `places`."""
-        return np.argsort(self.places).astype(np.int64)
+        words = np.empty(len(self), np.int64)
+        words[self.places] = np.arange(len(self))
+        return words
 
     @cached_property
     def last_place(self) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ class Vocabulary:
     """V words in a fixed order; a word's id is its place. counts are its occurrences in the training text."""
 
     def __init__(self, words: Sequence[str], counts: NDArray[np.int64], rules: TextRules) -> None:
-        self.words = list(words)
+        self.words: Sequence[str] = words
         self.counts = counts
         self.rules = rules
         if len(self.words) < 2 or len(self.words) == len(rules.specials):
@@ -32,23 +32,29 @@ class Vocabulary:
                 f"a vocabulary needs at least one word besides {' and '.join(rules.specials)}, "
                 f"got {len(self.words)} in all; give more text or lower --min-count"
             )
-        if len(self.ids) != len(self.words):
-            seen: set[str] = set()
-            twice = next(word for word in self.words if word in seen or seen.add(word))  # type: ignore[func-returns-value]
-            raise LightRNNError(f"the vocabulary lists {twice!r} twice; keep one of them")
-        missing = [word for word in rules.specials if word not in self.ids]
+        self._refuse_twice()
+        missing = [word for word in rules.specials if word not in self]
         if missing:
             raise LightRNNError(f"the vocabulary lacks {missing[0]!r}; add it as a line of its own")
         self._was_asked = False
-        self.eos_id = self.ids[rules.eos]
-        self.unk_id = self.ids[rules.unk]
-        self.bos_id = self.ids[rules.bos] if rules.bos is not None else self.eos_id
+        self.eos_id, self.unk_id = self.find(rules.eos), self.find(rules.unk)
+        self.bos_id = self.find(rules.bos) if rules.bos is not None else self.eos_id
 
     def __len__(self) -> int:
         return len(self.words)
 
     def __contains__(self, word: str) -> bool:
-        return word in self.ids
+        return self.find(word) >= 0
+
+    def find(self, word: str) -> int:
+        """The id of a word, -1 if it is not there."""
+        return self.ids.get(word, -1)
+
+    def _refuse_twice(self) -> None:
+        if len(self.ids) != len(self.words):
+            seen: set[str] = set()
+            twice = next(word for word in self.words if word in seen or seen.add(word))  # type: ignore[func-returns-value]
+            raise LightRNNError(f"the vocabulary lists {twice!r} twice; keep one of them")
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -63,9 +69,13 @@ class Vocabulary:
         """The characters of all words, in order."""
         return sorted(set().union(*self.words))
 
-    @cached_property
-    def _sorted(self) -> tuple[list[str], NDArray[np.int64]]:
+    @property
+    def _sorted(self) -> tuple[Sequence[str], NDArray[np.int64]]:
         """The words in order, and their ids."""
+        return self._made_order
+
+    @cached_property
+    def _made_order(self) -> tuple[list[str], NDArray[np.int64]]:
         order = sorted(range(len(self.words)), key=self.words.__getitem__)
         return [self.words[word] for word in order], np.array(order)
 

@@ -1,4 +1,5 @@
-"""Estimates against a real lmplz, n-gram by n-gram; its sources are in the sdist of the Python package kenlm."""
+"""KenLM's programs, whose sources are in the sdist of the Python package kenlm: our estimates against those of a real
+lmplz, n-gram by n-gram, and the binaries of a real build_binary."""
 
 import shutil
 import subprocess
@@ -7,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import made_up_sentences, stream, vocabulary_with
+import lightrnn
+from helpers import KENLM, made_up_sentences, stream, vocabulary_with
 from lightrnn.ngram.arpa import read_arpa
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.ngram.model import NGram
@@ -27,12 +29,17 @@ def by_words(model: NGram) -> Figures:
     return figures
 
 
+def program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"no {name} on the PATH")
+    return found
+
+
 @pytest.mark.parametrize("order", [2, 3, 5])
 @pytest.mark.parametrize("prune", [[], [0, 1], [0, 0, 1], [0, 1, 2], [1], [2, 2, 4]])
 def test_pruned_as_lmplz_prunes(order: int, prune: list[int], tmp_path: Path) -> None:
-    lmplz = shutil.which("lmplz")
-    if lmplz is None:
-        pytest.skip("no lmplz on the PATH")
+    lmplz = program("lmplz")
     prune = prune[:order]
     last = ("last-word",)  # seen once: lmplz counts the word that is new last by its occurrences
     sentences = [*made_up_sentences(4000, seed=order), *[("rare", "w1")] * 2, ("rarer", "w1"), last]
@@ -47,3 +54,14 @@ def test_pruned_as_lmplz_prunes(order: int, prune: list[int], tmp_path: Path) ->
     assert found.keys() == expected.keys()
     differences = np.array([found[gram] for gram in expected]) - np.array([*expected.values()])
     assert np.abs(differences).max() < 2e-5  # lmplz computes in single precision
+
+
+@pytest.mark.parametrize("sort", ["probing", "trie", "-a 22 trie", "-q 8 -b 8 -a 22 trie", "-i -s probing"])
+def test_binaries_are_read_with_the_words_they_hold(sort: str, tmp_path: Path) -> None:
+    pytest.importorskip("kenlm", reason="the kenlm package is not installed")
+    command = [program("build_binary"), *sort.split(), KENLM / "model.arpa", tmp_path / "lm.binary"]
+    subprocess.run(command, check=True, capture_output=True)
+    binary, arpa = lightrnn.load(tmp_path / "lm.binary"), lightrnn.load(KENLM / "model.arpa")
+    assert sorted(binary.vocabulary.words) == sorted(arpa.vocabulary.words)
+    lines = (KENLM / "text.txt").read_text(encoding="utf-8").splitlines()
+    np.testing.assert_allclose(binary.scores(lines), arpa.scores(lines), atol=1e-4)  # few figures: all have a bin

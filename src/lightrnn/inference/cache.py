@@ -1,0 +1,204 @@
+"""A text's own words come again: the continuous cache of Grave, Joulin and Usunier (2017), which needs no training.
+
+Shapes: N tokens of a text, F features of a network, V vocabulary, M models of a mix, J values of the flatness.
+
+A cache keeps the last SIZE words of the text, each with what a network scored it by, h_i (`features.py`). Where the
+network stands at h_t, a word is as likely as the places at which it came before were like this one:
+
+    P(w | text before) ∝ Σ_i 1(w_i = w) exp(θ h_t · h_i)          i = t-SIZE … t-1
+
+The h have length 1 here, so that what counts is their angle and θ means the same for every network; as they are, which
+is the paper's way, they serve less well (docs/results.md). θ is the *flatness*: the smaller it is, the more all places
+count alike. Where nothing was read yet, a word has its share of the training text. A cache is a language model, and
+worth something as a member of a mix with its network (`mixture.Mix`): words that are not in it have probability 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LightRNNError
+from ..runtime import BATCH_SIZE, Progress, silent
+from ..text.rules import Convention
+from ..text.spelling import Ids
+from ..text.windows import sentence_bounds
+from .lm import LM
+from .network import NetworkLM, NetworkState
+
+LARGEST = 100_000  # words of a cache
+STEEPEST = 1e6
+BLOCK = 256  # tokens of a text that look into the cache together; words of a state's cache that are kept together
+FLATNESS = 2.0**3.5  # what was best or near it wherever it was tried
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class CacheName:
+    """A cache as it is named among the models of a mix: cache:SIZE, or cache:SIZE:FLATNESS."""
+
+    size: int
+    flatness: float | None = None  # None: to be found
+
+    @classmethod
+    def parse(cls, name: str) -> "CacheName | None":
+        """None: it is the name of something else."""
+        kind, *numbers = name.split(":")
+        if kind != "cache" or not 1 <= len(numbers) <= 2:
+            return None
+        try:
+            return cls(int(numbers[0]), float(numbers[1]) if numbers[1:] else None)
+        except ValueError:
+            raise LightRNNError(f"a cache is named cache:SIZE or cache:SIZE:FLATNESS, got {name}") from None
+
+    def __str__(self) -> str:
+        return f"cache:{self.size}" + (f":{self.flatness:g}" if self.flatness else "")
+
+    def of(self, network: NetworkLM) -> "CacheLM":
+        return CacheLM(network, self.size, FLATNESS if self.flatness is None else self.flatness)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The last words of a text and the features before each, oldest first, in blocks that are never changed, so that
+    states that grew from one another share them."""
+
+    size: int
+    features: tuple[Array, ...] = ()  # (≤ BLOCK, F) each
+    words: tuple[Ids, ...] = ()  # (≤ BLOCK,) each
+
+    def with_word(self, features: Array, word: int) -> "Memory":
+        """One more word; blocks of which none is among the last `size` any more are left out."""
+        old_features, old_words = list(self.features), list(self.words)
+        one, at = np.array([word], np.int32), features[None]
+        if old_words and len(old_words[-1]) < BLOCK:
+            one, at = np.concatenate([old_words.pop(), one]), np.concatenate([old_features.pop(), at])
+        kept = [*old_words, one]
+        forgotten = sum(map(len, kept[1:])) >= self.size
+        return Memory(self.size, (*old_features, at)[forgotten:], tuple(kept[forgotten:]))
+
+    def weights(self, features: Array, flatness: float) -> tuple[Ids, Array]:
+        """The words, and how much each of the places counts here; of all together 1. There must be one at least."""
+        scores = flatness * (np.concatenate(self.features)[-self.size :] @ features)
+        weights = np.exp(scores - scores.max())
+        return np.concatenate(self.words)[-self.size :], weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class CacheState:
+    """Where the network is, and what was read."""
+
+    inner: NetworkState
+    memory: Memory
+
+
+class CacheLM(LM):
+    """A network's cache. States are bounded: SIZE words with their features, and a block more at most."""
+
+    def __init__(self, network: NetworkLM, size: int, flatness: float = FLATNESS) -> None:
+        super().__init__(network.vocabulary)
+        if not 1 <= size <= LARGEST or not 0 < flatness <= STEEPEST:
+            raise LightRNNError(
+                f"a cache needs a size from 1 to {LARGEST:,} words and a flatness above 0 and at most {STEEPEST:g}, "
+                f"got {size:,} and {flatness:g}"
+            )
+        self.network, self.size, self.flatness = network, size, flatness
+
+    def begin_state(self) -> CacheState:
+        return CacheState(self.network.begin_state(), Memory(self.size))
+
+    def stream_state(self) -> CacheState:
+        return CacheState(self.network.stream_state(), Memory(self.size))
+
+    def empty_state(self) -> CacheState:
+        return CacheState(self.network.empty_state(), Memory(self.size))
+
+    def read_word(self, state: CacheState, word: int) -> tuple[float, CacheState]:
+        _, inner = self.network.read_word(state.inner, word)
+        features = self._direction(state)
+        if features is None:
+            return float(self.unigram[word]), CacheState(inner, state.memory)
+        after = CacheState(inner, state.memory.with_word(features, word))
+        if not state.memory.words:
+            return float(self.unigram[word]), after
+        words, weights = state.memory.weights(features, self.flatness)
+        with np.errstate(divide="ignore"):
+            return float(np.log(weights[words == word].sum(dtype=np.float64))), after
+
+    def next_log_probs(self, state: CacheState) -> NDArray[np.float64]:
+        features = self._direction(state)
+        if features is None or not state.memory.words:
+            return self.unigram
+        words, weights = state.memory.weights(features, self.flatness)
+        with np.errstate(divide="ignore"):
+            return np.log(np.bincount(words, weights, minlength=len(self.vocabulary)))
+
+    def _direction(self, state: CacheState) -> Array | None:
+        features = self.network.state_features(state.inner)
+        return None if features is None else directions(features)
+
+    def token_log_probs(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = silent,
+    ) -> NDArray[np.float64]:
+        features = self.network.token_features(ids, convention, batch_size=batch_size, progress=progress)
+        return self.recalled(features, ids, [self.flatness], convention, progress)
+
+    def recalled(
+        self,
+        features: Array,
+        ids: Ids,
+        flatnesses: Sequence[float],
+        convention: Convention | None = None,
+        progress: Progress = silent,
+    ) -> NDArray[np.float64]:
+        """(N, J): the tokens' natural-log probabilities for several flatnesses; the features (N, F) are those before
+        each. In the sentence convention every sentence has a cache of its own."""
+        begins = np.zeros(len(ids), np.int64)
+        if (convention or self.vocabulary.rules.convention) == "sentence":
+            bounds = sentence_bounds(ids, self.vocabulary.eos_id)
+            begins = np.repeat(bounds[:, 0], bounds[:, 1] - bounds[:, 0])
+        first = np.maximum(begins, np.arange(len(ids)) - self.size)  # what each token sees of the text before it
+        log_probs = recall(directions(features), np.asarray(ids), first, flatnesses, progress)
+        return np.where((begins == np.arange(len(ids)))[:, None], self.unigram[ids][:, None], log_probs)
+
+    @property
+    def unigram(self) -> NDArray[np.float64]:
+        return self.network.unigram
+
+
+def directions(features: Array) -> Array:
+    """(…, F) at length 1."""
+    lengths = np.linalg.norm(features, axis=-1, keepdims=True)
+    return np.asarray(features / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)
+
+
+def recall(
+    features: Array, ids: Ids, first: NDArray[np.int64], flatnesses: Sequence[float], progress: Progress = silent
+) -> NDArray[np.float64]:
+    """(N, J): the natural-log probability of each token by its cache, which holds the tokens from `first` (N,) up to
+    the one before it, for several flatnesses; -inf where it is not in there.
+
+    `first` never falls. Tokens are taken BLOCK at a time, whose h_t · h_i are one matrix product.
+    """
+    found = np.full((len(ids), len(flatnesses)), -np.inf)
+    for begin in range(0, len(ids), BLOCK):
+        end, low = min(begin + BLOCK, len(ids)), int(first[begin])
+        here, places = np.arange(begin, end)[:, None], np.arange(low, end)
+        scores = features[begin:end] @ features[low:end].T  # (BLOCK, places)
+        scores[(places >= here) | (places < first[begin:end, None])] = -np.inf
+        scores -= np.maximum(scores.max(axis=1, keepdims=True), np.finfo(np.float32).min)
+        again = ids[begin:end, None] == ids[low:end]
+        for column, flatness in enumerate(flatnesses):
+            weights = np.exp(np.float32(flatness) * scores)
+            same, all_places = (w.sum(axis=1, dtype=np.float64) for w in (np.where(again, weights, 0), weights))
+            with np.errstate(divide="ignore"):
+                found[begin:end, column] = np.log(same) - np.log(np.maximum(all_places, 1e-300))
+        progress("recalling", end, len(ids))
+    return found

@@ -1,0 +1,120 @@
+"""Dynamic evaluation: the step as it is written, nothing ahead, and back to what it was."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import FLOAT32, lm_of, random_lightrnn, vocabulary_of
+from lightrnn.config import ModelConfig
+from lightrnn.errors import LightRNNError
+from lightrnn.inference import network
+from lightrnn.inference.adapting import EASE, SEGMENT, Adapter
+from lightrnn.inference.network import NetworkLM
+from lightrnn.models.kind import build
+
+V = 23
+
+
+@pytest.fixture(autouse=True)
+def _draw_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "FAMILIAR", 100)
+
+
+def text_of(words: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(V, size=words).astype(np.int32)
+
+
+def gradients_of(model: torch.nn.Module, words: np.ndarray, state: object) -> tuple[dict[str, torch.Tensor], object]:
+    """Of the nats of words[1:], by whole words and backward(), where the adapter goes by codes."""
+    model.zero_grad()
+    log_probs, after = model.log_probs(torch.from_numpy(words[None].astype(np.int64)), state)
+    (-log_probs.sum()).backward()
+    found = {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+    return found, tuple(tensor.detach() for tensor in after)
+
+
+@pytest.mark.parametrize("settings", [{}, {"alone": 4, "tied": True, "head": 2}], ids=str)
+def test_the_step_is_what_is_written(settings: dict[str, object]) -> None:
+    model = random_lightrnn(V=V, **settings)  # type: ignore[arg-type]
+    familiar, text = text_of(3 * SEGMENT, 1), text_of(SEGMENT + 3, 2)
+    by_hand = copy.deepcopy(model)
+    state, squares = model.initial_state(1), {name: 0.0 for name, _ in model.named_parameters()}
+    for begin in range(0, len(familiar), SEGMENT):
+        words = np.concatenate([[0], familiar])[begin : begin + SEGMENT + 1]
+        found, state = gradients_of(by_hand, words, state)
+        squares = {name: squares[name] + found[name] ** 2 / 3 for name in squares}
+    roots = {name: square.sqrt() for name, square in squares.items()}
+    mean = float(torch.cat([root.flatten() for root in roots.values()]).mean())
+    gradients, _ = gradients_of(by_hand, np.concatenate([[0], text[:SEGMENT]]), model.initial_state(1))
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    adapter = Adapter(model, 0, familiar)
+    adapter.read(text[:SEGMENT], 1e-2, 0.1)
+    for name, weight in model.named_parameters():
+        moved = before[name] - 1e-2 * gradients[name] / (roots[name] + EASE * mean)
+        expected = moved + 0.1 * (before[name] - moved)
+        torch.testing.assert_close(weight.detach(), expected, rtol=1e-4, atol=1e-6)  # quotients of float32 sums
+
+
+@pytest.mark.parametrize(("alone", "cuts"), [(0, (1, 7, 40, 333)), (5, (SEGMENT, 9 * SEGMENT))])
+def test_nothing_ahead_is_seen(alone: int, cuts: tuple[int, ...]) -> None:
+    """The text's future replaced by another: the past's scores and features are the same numbers."""
+    adapter = Adapter(random_lightrnn(V=V, alone=alone), 0, text_of(60, 3))
+    one, other = text_of(400, 1), text_of(400, 2)
+    whole = adapter.read(one, 1e-2, 1e-3)
+    for cut in cuts:
+        adapter.reset()
+        changed = adapter.read(np.concatenate([one[:cut], other[cut:]]), 1e-2, 1e-3)
+        np.testing.assert_array_equal(changed.log_probs[:cut], whole.log_probs[:cut])
+        np.testing.assert_array_equal(changed.features[:cut], whole.features[:cut])
+        assert (changed.log_probs[cut:] != whole.log_probs[cut:]).any()
+
+
+def test_steps_of_no_length_are_a_plain_pass() -> None:
+    lm = lm_of(alone=5)
+    text = text_of(300, 1)
+    reading = lm.read_adapting(text, rate=0.0)
+    np.testing.assert_allclose(reading.log_probs, lm.token_log_probs(text), atol=FLOAT32)
+    np.testing.assert_allclose(reading.features, lm.token_features(text), atol=FLOAT32)
+
+
+def test_what_is_read_is_learned_and_can_be_forgotten() -> None:
+    lm = lm_of(alone=5)
+    text = np.tile(text_of(40, 1), 6)
+    weights = {name: tensor.clone() for name, tensor in lm.model.state_dict().items()}
+    before = lm.evaluate(text), lm.next_words("w1", 5), lm.vectors
+    state = lm.state("w1 w2")
+    adapted = lm.adapt(text, rate=5e-3)
+    assert adapted.perplexity < before[0].perplexity
+    assert lm.evaluate(text).perplexity < adapted.perplexity  # now that it has read all of it
+    assert lm.next_words("w1", 5) != before[1]
+    assert lm.distribution(state).sum() == pytest.approx(1)
+    assert sum(10**log10 for log10 in (lm.score_word(state, w)[0] for w in lm.vocabulary.words)) == pytest.approx(
+        1, 1e-4
+    )
+    lm.reset()
+    for name, tensor in lm.model.state_dict().items():
+        assert torch.equal(tensor, weights[name]), name
+    assert (lm.evaluate(text).nats, lm.next_words("w1", 5)) == (before[0].nats, before[1])
+    np.testing.assert_array_equal(lm.vectors, before[2])
+    assert lm.adapt("w1 w2 never\nw3", rate=1e-3).tokens == 6
+
+
+@pytest.mark.parametrize("kind", ["full", "hsm", "blackout", "adaptive"])
+def test_opponents_adapt_too(kind: str) -> None:
+    torch.manual_seed(1)
+    vocabulary = vocabulary_of(V)
+    model = build(ModelConfig(model=kind, hidden_size=6), vocabulary, None, 1).eval()
+    lm = NetworkLM(model, vocabulary)
+    text = np.tile(text_of(40, 1), 4)
+    static = lm.evaluate(text).perplexity
+    lm.adapt(text, rate=2e-3)
+    assert lm.evaluate(text).perplexity < static
+    lm.reset()
+    assert lm.evaluate(text).perplexity == static
+
+
+def test_a_rate_that_is_too_high_is_told() -> None:
+    with pytest.raises(LightRNNError, match="lower --adapt-rate"):
+        lm_of().adapt(text_of(400, 1), rate=1e38)
