@@ -7,9 +7,9 @@ sometimes a blank, a separator between words. A frame is seen through noise: a v
 noise of this deviation everywhere. Emissions are the exact log-likelihoods of that, so the weight of a model's log10 is
 ln 10 and nothing is tuned. The lexicon is the first model's vocabulary; without a model all its words are as likely.
 
-Printed: the share of words that are wrong (edit distance) with no model and with each MODEL, and seconds an utterance.
-An ARPA file is read by flashlight's own KenLM, all else by `lightrnn.decoders`. --stream: the first model again, each
-utterance after what was understood of those before it.
+Printed: the share of words that are wrong (edit distance) with no model and with each MODEL, and CPU seconds an
+utterance. An ARPA file is read by flashlight's own KenLM, all else by `lightrnn.decoders`. --stream: the first model
+again, each utterance after what was understood of those before it.
 """
 
 import argparse
@@ -137,9 +137,9 @@ def decode(
         emissions = spelling.emissions(sentence, noise, random)
         if follows:
             model.follow(state)
-        begin = time.perf_counter()
+        begin = time.process_time()
         heard = understood(decoder, spelling, emissions)
-        scores.add(sentence, heard, time.perf_counter() - begin)
+        scores.add(sentence, heard, time.process_time() - begin)
         if follows:
             words = model.lm.vocabulary.encode([*heard, model.lm.vocabulary.rules.eos])
             _, state = model.lm.read_words(state, words)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers import ROOT, made_up_text, printed, run_apart, run_here
+from lightrnn import load
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What a test cannot do again is not run as a command: these set up the environment that the test already runs in.
@@ -47,8 +48,21 @@ def test_commands_and_python_in_order(reader: Path) -> None:
     assert len(ran) == len(lines) - len(SET_UP) >= 8  # it shows as many at least
     assert "perplexity" in ran[2]
     for block in blocks("python"):
+        if "flashlight" in block:
+            continue
         shown = printed(run_apart(script=block, folder=reader))
         assert float(shown.splitlines()[-1]) < 80  # the last figure is a perplexity, of a text of 80 words
+
+
+def test_the_decoder_hears_what_was_said(reader: Path) -> None:
+    pytest.importorskip("flashlight.lib.text", reason="flashlight-text is not installed")
+    if not (reader / "model").exists():
+        with contextlib.chdir(reader):
+            printed(run_here("train", "train.txt", "-o", "model", "--epochs", "1", "--hidden-size", "8"))
+    (passage,) = (block for block in blocks("python") if "flashlight" in block)
+    words = load(reader / "model").vocabulary.words
+    said = [word for word in words if not word.startswith("<")][:3]
+    assert printed(run_apart(script=passage, folder=reader)) == f"{said}\n"
 
 
 def test_the_table_lists_every_command_and_the_tree_every_module() -> None:

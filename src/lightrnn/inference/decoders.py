@@ -6,7 +6,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,13 @@ except ImportError:
     FlashlightBase, LMState = object, None
 
 USUAL_LENGTH = 6  # characters of a word, beyond which pyctcdecode punishes unknown ones in proportion
+
+
+class Dictionary(Protocol):
+    """What is asked of flashlight-text's Dictionary."""
+
+    def index_size(self) -> int: ...
+    def get_entry(self, index: int, /) -> str: ...
 
 
 class _Reached:
@@ -65,13 +72,12 @@ class FlashlightLM(FlashlightBase):  # type: ignore[misc]
     is computed twice, and let go by the next.
     """
 
-    def __init__(self, lm: LM, words: Sequence[str] | Any) -> None:
+    def __init__(self, lm: LM, words: "Sequence[str] | Dictionary") -> None:
         if LMState is None:
             raise LightRNNError("flashlight-text is not installed; install it with: pip install 'lightrnn[flashlight]'")
         super().__init__()
-        dictionary: Any = words
-        if hasattr(words, "get_entry"):
-            words = [dictionary.get_entry(index) for index in range(dictionary.index_size())]
+        if not isinstance(words, Sequence):
+            words = [words.get_entry(index) for index in range(words.index_size())]
         self.lm = lm
         self._ids: list[int] = lm.vocabulary.encode(map(lm.vocabulary.rules.clean, words)).tolist()
         self._begin, self._empty = _Start(lm, 0.0, lm.begin_state), _Start(lm, 0.0, lm.empty_state)
