@@ -212,7 +212,10 @@ def test_the_shape_of_pyctcdecodes_models() -> None:
         0.7 * log(10) * (unknown - 4 + last) + 1.1
     )
     assert model.score(start, "w1", True)[0] == pytest.approx(0.7 * log(10) * (log10 + end) + 1.1)
-    model.alpha, model.beta, model.unk_score_offset, model.score_boundary = 0.5, 0.0, -2.0, False
+    model.alpha = 0.5
+    model.reset_params(beta=0.0, unk_score_offset=-2.0, score_boundary=False)
+    with pytest.raises(LightRNNError, match="got 'gamma'"):
+        model.reset_params(gamma=1.0)
     without, _ = lm.score_word(lm.empty_state(), "w1")
     assert model.score(model.get_start_state(), "w1", True)[0] == pytest.approx(0.5 * log(10) * without)
     assert model.score_partial_token("w") == model.score_partial_token("w1") == 0.0

@@ -117,7 +117,7 @@ class PyctcdecodeLM:
 
     A word adds alpha · ln P(word) + beta to a hypothesis; one that the model does not know, or the beginning of one,
     unk_score_offset besides. score_boundary: utterances are sentences, whose start is known and whose end is scored.
-    All four may be set at any time, which the decoder's `reset_params` does.
+    All four may be set at any time, as attributes or by `reset_params`, which the decoder calls.
     """
 
     def __init__(
@@ -138,6 +138,14 @@ class PyctcdecodeLM:
     def order(self) -> int:
         """How many words a score depends on at most, by which a decoder may take hypotheses together."""
         return self.lm.order
+
+    def reset_params(self, **params: Any) -> None:
+        """Set some of alpha, beta, unk_score_offset and score_boundary anew."""
+        unknown = params.keys() - {"alpha", "beta", "unk_score_offset", "score_boundary"}
+        if unknown:
+            raise LightRNNError(f"alpha, beta, unk_score_offset and score_boundary can be set, got {min(unknown)!r}")
+        for name, value in params.items():
+            setattr(self, name, value)
 
     def get_start_state(self) -> Any:
         return self.lm.begin_state() if self.score_boundary else self.lm.empty_state()
