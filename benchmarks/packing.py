@@ -8,7 +8,7 @@ Precision: perplexity of DATA's test text, or of its first N tokens, under weigh
 scale for each vector and for groups of so many numbers. Bytes: of the folder (weights, table, words), of the packed
 file, of each after gzip, and of a marisa-trie of the words alone, where that package is installed. Cold: a process from
 its start to its end that asks for the next word of the file, of the folder, and one that merely imports PyTorch, in
-turns; CPU seconds, seconds and memory, medians. Texts: words a CPU second, read by NumPy and by PyTorch. Top ten:
+turns; CPU seconds and seconds, medians. Texts: words a CPU second, read by NumPy and by PyTorch. Top ten:
 exact, from the states of the validation text, NumPy on the packed file and the same search in PyTorch, in turns.
 """
 
@@ -83,7 +83,7 @@ def cold(packed: Path, folder: Path, repeats: int) -> None:
         "next FOLDER": [*python, *asked, str(folder), "it was"],
         "import torch": [*python, "-c", "import torch"],
     }
-    times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in commands}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     for turn in range(repeats + 1):  # the first fills the disk's cache
         for name, command in commands.items():
             begin = time.perf_counter()
@@ -95,12 +95,12 @@ def cold(packed: Path, folder: Path, repeats: int) -> None:
                 sys.exit(f"{name} failed")
             if turn:
                 used = usage.ru_utime + usage.ru_stime
-                times[name].append((used, time.perf_counter() - begin, usage.ru_maxrss / 1e3))
-    print("\n| a cold process | CPU s | s | MB | CPU, of importing torch |\n|---|---:|---:|---:|---:|")
+                times[name].append((used, time.perf_counter() - begin))
+    print("\n| a cold process | CPU s | s | CPU, of importing torch |\n|---|---:|---:|---:|")
     base = statistics.median(found[0] for found in times["import torch"])
     for name, found in times.items():
-        used, waited, memory = (statistics.median(values) for values in zip(*found, strict=True))
-        print(f"| {name} | {used:.2f} | {waited:.2f} | {memory:.0f} | {used / base:.2f} |", flush=True)
+        used, waited = (statistics.median(values) for values in zip(*found, strict=True))
+        print(f"| {name} | {used:.2f} | {waited:.2f} | {used / base:.2f} |", flush=True)
 
 
 def texts(folder: Path, packed: bytes, corpus: Corpus, tokens: int | None) -> None:
