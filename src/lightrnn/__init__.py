@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .training.bootstrap import resume, train
     from .training.starts import Start, choose_start
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _PLACES = {
     "config": ("BootstrapConfig", "ModelConfig", "Recipe", "TrainingConfig"),
