@@ -109,7 +109,7 @@ def test_next_words_have_the_probabilities_of_their_scores(
 ) -> None:
     folder, _ = trained
     table, vocabulary = table_of(folder), load_vocabulary(folder)
-    found = asked("next", folder, context, "-k", 1000)["words"]
+    found = asked("next", folder, context, "-k", 1000, "--unk")["words"]
     assert sum(fact["probability"] for fact in found) == pytest.approx(1, abs=WRITTEN)
     assert {fact["word"] for fact in found} == set(vocabulary.words)
     assert [fact["probability"] for fact in found] == sorted((f["probability"] for f in found), reverse=True)
