@@ -1,14 +1,19 @@
 """A packed model in NumPy against the PyTorch model that it was made from, whatever its shape."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from helpers import CELLS, FLOAT32, network_of, random_lightrnn, vocabulary_of
+from helpers import CELLS, FLOAT32, network_of, random_lightrnn, train_small, vocabulary_of
+from lightrnn.inference.loading import load
 from lightrnn.inference.network import NetworkLM
 from lightrnn.models.lightrnn import LightRNN
-from lightrnn.packed.model import read, write
+from lightrnn.packed.model import Network, read, write
 from lightrnn.packed.weights import Precision
+from lightrnn.text.corpus import Corpus
 
 V = 23
 SHAPES = [  # what a LightRNN's weights depend on, besides cell, layers and components
@@ -60,6 +65,30 @@ def test_numpy_answers_as_pytorch_does(cell: str, layers: int, K: int, shape: di
     np.testing.assert_allclose(lm.vectors, packed.vectors[ids_of], **near)
     np.testing.assert_allclose(lm.unigram, packed.unigram[ids_of])
     assert packed.score("w1 w2") == pytest.approx(lm.score("w1 w2"), abs=FLOAT32)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"layers": 2, "components": 3},
+        {"alone": 9, "tied": True, "embedding_size": 5, "head": 4},
+        {"alone": 9, "components": 3, "layers": 2},
+    ],
+    ids=str,
+)
+def test_a_trained_model_answers_alike(tiny: Corpus, tmp_path: Path, cell: str, fields: dict[str, Any]) -> None:
+    folder = train_small(tiny, tmp_path / "model", cell=cell, learning_rate=0.02, **fields)
+    lm, packed = load(folder), NetworkLM.of_packed(read(write(Network.of_folder(folder), "float32"), "x"))
+    ids_of, ids = packed.vocabulary.encode(lm.vocabulary.words), tiny.split("valid")
+    near = {"atol": FLOAT32, "rtol": FLOAT32}
+    for convention in ("stream", "sentence"):
+        one, other = lm.token_log_probs(ids, convention), packed.token_log_probs(ids_of[ids], convention)
+        np.testing.assert_allclose(one, other, **near)
+    one, other = lm.state("w1 w2 w3"), packed.state("w1 w2 w3")
+    np.testing.assert_allclose(lm.next_log_probs(one), packed.next_log_probs(other)[ids_of], **near)
+    assert [word for word, _ in packed.next_words(other, 3)] == [word for word, _ in lm.next_words(one, 3)]
 
 
 @pytest.mark.parametrize("precision", ["int8", "float16"])
