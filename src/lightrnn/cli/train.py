@@ -145,11 +145,13 @@ def _given(
     recipe = Recipe.load(recipe_name or DEFAULT_RECIPE).override(chosen)
     corpus = _corpus(data, valid, stage, base[1] if base else None, more_words)
     if base is not None and more_words:
-        screen.note(f"{len(corpus.vocabulary) - len(base[1]):,} words added")
+        known = len(base[1])
         with screen.counter("words") as progress:
             base = with_words_of(corpus, base, progress)
     start = Start(_read_table(table, corpus.vocabulary)) if table is not None else None
     recipe = fitted(recipe, corpus, table=start.table if start else None, init=base, chosen=chosen)
+    if base is not None and more_words:
+        screen.note(f"{len(base[1]) - known:,} words added to {known:,}")
     screen.note(_announcement(corpus, recipe, "given" if start or base else recipe.bootstrap.start))
     return corpus, recipe, stage, start, base
 

@@ -308,7 +308,8 @@ class NetworkLM(LM):
         known = len(self.vocabulary)
         if len(words.vocabulary) == known:
             return []
-        placing, now = place(self, words, progress), self.network()
+        now = self.network()
+        placing = place(self, words, progress)
         learned = "_adapter" in self.__dict__
         self.reset()
         self._become(grow(self.network(), words.vocabulary, placing))

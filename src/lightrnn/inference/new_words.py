@@ -102,6 +102,8 @@ def _cleaned(word: str, vocabulary: Vocabulary) -> str:
 
 def place(lm: "NetworkLM", words: Wanted, progress: Progress = silent) -> Placing:
     """Where the words go that a model lacks; their contexts come from the text, which may be empty."""
+    if not lm.config.output_bias:
+        raise LightRNNError("a model without output biases cannot give new words their shares; train one with biases")
     known, vocabulary, text = lm.vocabulary, words.vocabulary, words.text
     unknown = known.counts[known.unk_id] / known.counts.sum() if _met_unknown(known) else 1.0
     others = int((text == vocabulary.unk_id).sum())
@@ -173,8 +175,6 @@ class _Origin:
 def grow(network: Network, vocabulary: Vocabulary, placing: Placing) -> Network:
     """The network with the words that `vocabulary` has more than its own, each in a row of its own."""
     config, table, n = network.config, network.table, len(placing.shares)
-    if not config.output_bias:
-        raise LightRNNError("a model without output biases cannot give new words their shares; train one with biases")
     head = head_of(config, table.shape[0], table.alone)
     origin = _origin(network, head)
     directions = (placing.means - placing.centre) / placing.spread  # δ_w

@@ -123,6 +123,8 @@ def prepare(
     the training text is held out, and does not count towards the vocabulary. If there is a data folder already, `force`
     replaces it.
     """
+    if add_words and vocabulary is None:
+        raise LightRNNError("words are added to those of a vocabulary, and none was given; give one, such as a model's")
     if vocabulary is not None and not add_words and (min_count or max_words):
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
     if isinstance(vocabulary, Vocabulary) and rules not in (None, vocabulary.rules):

@@ -1,0 +1,84 @@
+"""What `lm.add_words` is worth: a text's first half gives new words, its second half is scored.
+
+    python benchmarks/new_words.py MODEL TEXT [--lines 2400] [--trained MODEL]
+
+TEXT without unknown words in it, such as a novel that the model never saw. Tokens of the second half are words that the
+model knows, new words, which it knows since, and words that stay unknown; nats a token of each sort, and of all. `by counts`
+is what could be had without placing them: new words share the probability of the unknown word by their counts in the first
+half, of which it keeps the same part. `adapted`: `lm.adapt` has read the first half, in which the words of the one model
+are unknown and those of the other known. `--trained` is a model of `lightrnn train FIRST_HALF --init MODEL --add-words`.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightrnn import load
+from lightrnn.files import read_blocks
+from lightrnn.inference.network import NetworkLM
+from lightrnn.inference.new_words import Placing, place, wanted
+
+Nats = NDArray[np.float64]
+
+
+def network(path: Path) -> NetworkLM:
+    lm = load(path)
+    assert isinstance(lm, NetworkLM)
+    return lm
+
+
+class Report:
+    """Prints a line for each way to score the tokens of a text."""
+
+    def __init__(self, tokens: list[str], known: NetworkLM, grown: NetworkLM) -> None:
+        self.tokens, words = tokens, grown.vocabulary
+        self.ids, self.size = words.encode(tokens), len(known.vocabulary)
+        self.sorts = np.where(self.ids >= self.size, 1, np.where(self.ids == words.unk_id, 2, 0))
+        shares = " ".join(f"{(self.sorts == sort).mean():13.1%}" for sort in range(3))
+        print(f"{'':24} {'known':>13} {'new':>13} {'unknown':>13} {'all':>9}\n{'share of tokens':24} {shares}")
+
+    def nats(self, lm: NetworkLM) -> Nats:
+        return -lm.token_log_probs(lm.vocabulary.encode(self.tokens)).sum(axis=1, dtype=np.float64)
+
+    def line(self, name: str, nats: Nats) -> None:
+        found = [nats[self.sorts == sort].mean() for sort in range(3)]
+        columns = [f"{np.exp(found[0]):5.1f} ({found[0]:.3f})", *(f"{mean:.3f}" for mean in found[1:])]
+        print(f"{name:24} " + " ".join(f"{c:>13}" for c in columns) + f" {nats.mean():9.4f}", flush=True)
+
+    def by_counts(self, nats: Nats, placing: Placing) -> Nats:
+        """Of a model to which all these words are unknown."""
+        parts = np.append(placing.shares, placing.kept)
+        of_token = np.where(self.sorts == 1, self.ids - self.size, len(placing.shares))
+        return np.where(self.sorts == 0, nats, nats - np.log(parts[of_token]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("text")
+    parser.add_argument("--lines", type=int, default=2400, help="of the text, from its start")
+    parser.add_argument("--trained", type=Path)
+    arguments = parser.parse_args()
+    lines = b"".join(read_blocks(arguments.text)).decode().splitlines()[: arguments.lines]
+    first = "\n".join(lines[: len(lines) // 2])
+    known, grown = network(arguments.model), network(arguments.model)
+    rules = known.vocabulary.rules
+    tokens = [word for line in lines[len(lines) // 2 :] for word in (*rules.split(line), rules.eos)]
+    placing = place(known, wanted(known.vocabulary, [], first, None, 1))
+    added = grown.add_words(text=first)
+    print(f"{len(added):,} new words after {len(known.vocabulary):,}; known words as perplexity, and in nats")
+    report = Report(tokens, known, grown)
+    report.line("by counts", report.by_counts(report.nats(known), placing))
+    report.line("added", report.nats(grown))
+    for lm in (known, grown):
+        lm.adapt(first)
+    report.line("adapted, by counts", report.by_counts(report.nats(known), placing))
+    report.line("added and adapted", report.nats(grown))
+    if arguments.trained:
+        report.line("added and trained on", report.nats(network(arguments.trained)))
+
+
+if __name__ == "__main__":
+    main()
