@@ -2,11 +2,11 @@
 
     python benchmarks/new_words.py MODEL TEXT [--lines 2400] [--trained MODEL]
 
-TEXT without unknown words in it, such as a novel that the model never saw. Tokens of the second half are words that the
-model knows, new words, which it knows since, and words that stay unknown; nats a token of each sort, and of all. `by counts`
-is what could be had without placing them: new words share the probability of the unknown word by their counts in the first
-half, of which it keeps the same part. `adapted`: `lm.adapt` has read the first half, in which the words of the one model
-are unknown and those of the other known. `--trained` is a model of `lightrnn train FIRST_HALF --init MODEL --add-words`.
+TEXT has no unknown words in it: a novel that the model never saw, say. The tokens of its second half are words that the
+model knows, new words, which are in the first half, and words that stay unknown; told are the nats a token of each sort
+and of all. `by counts` is what can be had without a place for them: new words share the probability of the unknown word
+by their counts in the first half, and it keeps the same part. `adapted`: lm.adapt has read the first half. `--trained`:
+a model of `lightrnn train FIRST_HALF --init MODEL --add-words`.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Report:
         print(f"{'':24} {'known':>13} {'new':>13} {'unknown':>13} {'all':>9}\n{'share of tokens':24} {shares}")
 
     def nats(self, lm: NetworkLM) -> Nats:
-        return -lm.token_log_probs(lm.vocabulary.encode(self.tokens)).sum(axis=1, dtype=np.float64)
+        return np.asarray(-lm.token_log_probs(lm.vocabulary.encode(self.tokens)).sum(axis=1), np.float64)
 
     def line(self, name: str, nats: Nats) -> None:
         found = [nats[self.sorts == sort].mean() for sort in range(3)]

@@ -13,10 +13,14 @@ from lightrnn.text.corpus import prepare
 QUICK = ("--epochs", "1", "--batch-size", "4", "--window", "10", "--threads", "1")
 
 
-@pytest.fixture
-def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model that met unknown words, some words alone."""
+@pytest.fixture(autouse=True)
+def _draw_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "FAMILIAR", 100)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A model that met unknown words, some words alone."""
     text = write(tmp_path, "train.txt", made_up_text(1500, 40, seed=1))
     corpus = prepare(text, tmp_path / "data", max_words=30)
     return train_small(corpus, tmp_path / "base", alone=12, tied=True, head=4)
@@ -77,7 +81,7 @@ def test_training_teaches_where_a_new_word_comes(call: Call, base: Path, letters
         (("--add-words",), "--add-words goes with --init"),
         (("--init", "MODEL", "--min-count", "2"), "--min-count goes with --add-words"),
         (("--max-words", "20"), "--max-words goes with --add-words"),
-        (("--init", "OPPONENT", "--add-words"), "kind hsm has no table to add words to"),
+        (("--init", "OPPONENT", "--add-words"), "kind hsm has no word table"),
         (("--init", "MODEL", "--add-words", "--alone", "3"), "--alone cannot change with --init"),
     ],
     ids=str,

@@ -268,7 +268,7 @@ def test_models_that_take_no_words_in() -> None:
         lm_of(bias=False).add_words(["new"])
     vocabulary = lm_of().vocabulary
     model = build(ModelConfig(model="full", hidden_size=5), vocabulary, None, 0).eval()
-    with pytest.raises(LightRNNError, match="kind full has no table"):
+    with pytest.raises(LightRNNError, match="kind full has no word table"):
         NetworkLM(model, vocabulary).add_words(["new"])
 
 

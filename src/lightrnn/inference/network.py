@@ -57,7 +57,7 @@ class NetworkLM(LM):
 
     def __init__(self, model: "RecurrentModel", vocabulary: Vocabulary) -> None:
         self._set_up(model.config, vocabulary, lambda: model, model.predictor)
-        self._device = str(next(model.parameters()).device)
+        self._device = next(model.parameters()).device.type
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> "NetworkLM":
@@ -267,10 +267,9 @@ class NetworkLM(LM):
             from .adapting import Adapter
         except ModuleNotFoundError as error:
             raise missing_package(error) from None
-        return Adapter(self.model, self.vocabulary.bos_id, self.familiar)
+        return Adapter(self.model, self.vocabulary.bos_id, self.familiar_text())
 
-    @property
-    def familiar(self) -> Ids:
+    def familiar_text(self) -> Ids:
         """A text that holds no news: the network draws it itself."""
         random, state, drawn = np.random.default_rng(0), self.stream_state(), np.empty(FAMILIAR, np.int32)
         for place in range(FAMILIAR):
@@ -315,23 +314,26 @@ class NetworkLM(LM):
         self._become(grow(self.network(), words.vocabulary, placing))
         if learned:
             _ = self._adapter  # keeps the weights as they are without what was learned
-            self._load(grow(now, words.vocabulary, placing))
+            self._use_weights(grow(now, words.vocabulary, placing))
         return list(words.vocabulary.words[known:])
 
     def network(self) -> Network:
-        """A LightRNN as it is now, learned words and all, without PyTorch: what `lightrnn pack` packs."""
+        """A LightRNN as it is now, without PyTorch: what `lightrnn pack` packs."""
         if self._loaded is None:
             state, table = self.model.state_dict(), self.model.table
             arrays = {name: tensor.numpy(force=True).copy() for name, tensor in state.items()}
         else:
             arrays, table = dict(self._loaded[0]), self._loaded[1]
         if table is None or kind_of(self.config).predictor is None:
-            raise LightRNNError(f"a model of kind {self.config.model} has no table to add words to; use a LightRNN")
+            raise LightRNNError(
+                f"a model of kind {self.config.model} has no word table, which this needs; use a LightRNN"
+            )
         arrays.pop("codes", None)
         return Network(self.config, self.vocabulary, arrays, table, self.training)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model as it is now: a model folder, or where the name ends in .lightrnn a packed file."""
+        """Write the model as it is now, words that were added and what was adapted included: a model folder, or where the
+        name ends in .lightrnn a packed file, in int8. If there is a model already, `force` replaces it."""
         if Path(path).suffix == ".lightrnn":
             with replace_output(path, "file", force=force) as stage:
                 stage.write_bytes(write(self.network()))
@@ -349,7 +351,7 @@ class NetworkLM(LM):
         lm._reads_by_torch, lm.training = self._reads_by_torch, self.training
         self.__dict__ = lm.__dict__
 
-    def _load(self, network: Network) -> None:
+    def _use_weights(self, network: Network) -> None:
         """Other weights of the same shapes, for the PyTorch model."""
         import torch
 

@@ -138,9 +138,9 @@ def _contexts(lm: "NetworkLM", vocabulary: Vocabulary, text: Ids, progress: Prog
     like endings however short the text is.
     """
     V, size, unk = len(lm.vocabulary), len(vocabulary), vocabulary.unk_id
-    F = len(lm.state_features(lm.begin_state()))
+    F = lm.token_features(np.array([unk], np.int32)).shape[1]
     sums, counts, squares = np.zeros((size, F)), np.zeros(size, np.int64), np.zeros((F, F))
-    for ids in (text, lm.familiar):
+    for ids in (text, lm.familiar_text()):
         for begin in range(0, len(ids), CHUNK):
             some = ids[begin : begin + CHUNK]
             features = lm.token_features(np.where(some < V, some, unk).astype(np.int32)).astype(np.float64)
