@@ -1,15 +1,16 @@
 """What `lm.add_words` is worth: a text's first half gives new words, its second half is scored.
 
-    python benchmarks/new_words.py MODEL TEXT [--lines 2400] [--trained MODEL]
+    python benchmarks/new_words.py MODEL TEXT [--lines 2400] [--min-count 1] [--trained MODEL]
 
 TEXT has no unknown words in it: a novel that the model never saw, say. The tokens of its second half are words that the
 model knows, new words, which are in the first half, and words that stay unknown; told are the nats a token of each sort
-and of all. `by counts` is what can be had without a place for them: new words share the probability of the unknown word
-by their counts in the first half, and it keeps the same part. `adapted`: lm.adapt has read the first half. `--trained`:
-a model of `lightrnn train FIRST_HALF --init MODEL --add-words`.
+and of all. `before`: all new words are unknown, which says less. `by counts`: they share the probability
+of the unknown word by their counts in the first half, the same in every context. `adapted`: lm.adapt has read the first
+half. `--trained`: a model of `lightrnn train FIRST_HALF --init MODEL --add-words`.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from lightrnn import load
 from lightrnn.files import read_blocks
 from lightrnn.inference.network import NetworkLM
-from lightrnn.inference.new_words import Placing, place, wanted
+from lightrnn.inference.new_words import Wanted, grow, place, wanted
 
 Nats = NDArray[np.float64]
 
@@ -47,11 +48,13 @@ class Report:
         columns = [f"{np.exp(found[0]):5.1f} ({found[0]:.3f})", *(f"{mean:.3f}" for mean in found[1:])]
         print(f"{name:24} " + " ".join(f"{c:>13}" for c in columns) + f" {nats.mean():9.4f}", flush=True)
 
-    def by_counts(self, nats: Nats, placing: Placing) -> Nats:
-        """Of a model to which all these words are unknown."""
-        parts = np.append(placing.shares, placing.kept)
-        of_token = np.where(self.sorts == 1, self.ids - self.size, len(placing.shares))
-        return np.where(self.sorts == 0, nats, nats - np.log(parts[of_token]))
+
+def by_counts(lm: NetworkLM, words: Wanted) -> NetworkLM:
+    """The model with new words that are told apart by their shares alone."""
+    placing = place(lm, words)
+    nowhere = replace(placing, means=np.broadcast_to(placing.centre, placing.means.shape))
+    grown = NetworkLM.of_packed(grow(lm.network(), words.vocabulary, nowhere))
+    return NetworkLM(grown.model, grown.vocabulary)
 
 
 def main() -> None:
@@ -59,25 +62,26 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("text")
     parser.add_argument("--lines", type=int, default=2400, help="of the text, from its start")
+    parser.add_argument("--min-count", type=int, default=1, help="of new words, in the first half")
     parser.add_argument("--trained", type=Path)
     arguments = parser.parse_args()
     lines = b"".join(read_blocks(arguments.text)).decode().splitlines()[: arguments.lines]
     first = "\n".join(lines[: len(lines) // 2])
-    known, grown = network(arguments.model), network(arguments.model)
+    known, placed = network(arguments.model), network(arguments.model)
     rules = known.vocabulary.rules
     tokens = [word for line in lines[len(lines) // 2 :] for word in (*rules.split(line), rules.eos)]
-    placing = place(known, wanted(known.vocabulary, [], first, None, 1))
-    added = grown.add_words(text=first)
+    counted = by_counts(known, wanted(known.vocabulary, [], first, None, arguments.min_count))
+    added = placed.add_words(text=first, min_count=arguments.min_count)
     print(f"{len(added):,} new words after {len(known.vocabulary):,}; known words as perplexity, and in nats")
-    report = Report(tokens, known, grown)
-    report.line("by counts", report.by_counts(report.nats(known), placing))
-    report.line("added", report.nats(grown))
-    for lm in (known, grown):
+    report = Report(tokens, known, placed)
+    models = {"before": known, "by counts": counted, "added": placed}
+    for name, lm in models.items():
+        report.line(name, report.nats(lm))
+    for name, lm in models.items():
         lm.adapt(first)
-    report.line("adapted, by counts", report.by_counts(report.nats(known), placing))
-    report.line("added and adapted", report.nats(grown))
+        report.line(f"{name}, adapted", report.nats(lm))
     if arguments.trained:
-        report.line("added and trained on", report.nats(network(arguments.trained)))
+        report.line("added, trained on", report.nats(network(arguments.trained)))
 
 
 if __name__ == "__main__":

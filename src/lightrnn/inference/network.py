@@ -332,8 +332,8 @@ class NetworkLM(LM):
         return Network(self.config, self.vocabulary, arrays, table, self.training)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model as it is now, words that were added and what was adapted included: a model folder, or where the
-        name ends in .lightrnn a packed file, in int8. If there is a model already, `force` replaces it."""
+        """Write the model as it is now, added words and adaptation included: a model folder, or where the name
+        ends in .lightrnn a packed file, in int8. If there is a model already, `force` replaces it."""
         if Path(path).suffix == ".lightrnn":
             with replace_output(path, "file", force=force) as stage:
                 stage.write_bytes(write(self.network()))
