@@ -143,6 +143,11 @@ class ModelConfig(Settings):
     )
     tied: bool = setting(False, "input and output vectors are the same numbers")
     output_bias: bool = setting(True, "a bias for every row and column score; opponents always have biases")
+    word_bias: bool = setting(
+        False,
+        "a bias for every word that shares its row, in the column softmax: a number a word, which starts at its share of "
+        "the row",
+    )
     classes: str = setting(
         "random",
         "classes of the hierarchical softmax, all of one size: random; of like frequency; the rows of a bigram start",

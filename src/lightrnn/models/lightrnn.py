@@ -23,7 +23,7 @@ from ..nn.functional import head_log_probs, projection_between, without_missing
 from ..table.word_table import WordTable
 from .base import RecurrentModel, State, recurrence_of, select_state
 from .predictor import CodePredictor
-from .sizes import head_of
+from .sizes import head_of, word_bias_shape
 
 
 class LightRNN(RecurrentModel):
@@ -56,6 +56,9 @@ class LightRNN(RecurrentModel):
         if self.head:
             self.rest_vector = nn.Parameter(torch.empty(1, D if config.tied else H))
             self.rest_bias = nn.Parameter(torch.empty(1)) if config.output_bias else None
+        self.word_bias = None
+        if config.word_bias:
+            self.word_bias = nn.Parameter(torch.empty(word_bias_shape(table.shape, len(table) - table.alone)))
         self.reset()
 
     @property
@@ -163,14 +166,30 @@ class LightRNN(RecurrentModel):
         scores = F.linear(features, self.scoring_vectors(component), bias)
         if prefix is None:
             return scores
+        if self.word_bias is not None and component == self.components - 1:
+            scores = scores + self.word_bias[self._prefix_numbers(prefix)]
+            if self._all_exist(component):
+                return scores
         last = [first + code for first, code in zip(self.offsets, self.last_place, strict=True)]
         on_edge = (prefix == prefix.new_tensor(last[:component])).all(dim=-1)  # (P,)
         return without_missing(scores, on_edge, self.last_place[component])
 
+    def _all_exist(self, component: int) -> bool:
+        """Whether all values of a component exist whatever was before."""
+        return self.is_full or self.last_place[component] == self.shape[component] - 1
+
+    def _prefix_numbers(self, prefix: Tensor) -> Tensor:
+        """(P,): the codes before the last component, (P, K-1), as numbers in lexicographic order."""
+        numbers = prefix[:, 0] - self.alone
+        for s in range(1, self.components - 1):
+            numbers = numbers * self.shape[s] + prefix[:, s] - self.offsets[s]
+        return numbers
+
     def _prefixes(self, codes: Tensor, where: Tensor, component: int) -> Tensor | None:
         """(P, component): the codes before some of those to score, given by their flat positions; None: all values of
         this component exist whatever was before."""
-        if self.is_full or self.last_place[component] == self.shape[component] - 1:
+        biased = self.word_bias is not None and component == self.components - 1
+        if self._all_exist(component) and not biased:
             return None
         length = codes.shape[1] - self.components
         tracks, steps = where // max(length, 1), where % max(length, 1) + self.components

@@ -30,6 +30,11 @@ def head_of(config: ModelConfig, rows: int, alone: int) -> int:
     return head if head < rows else 0
 
 
+def word_bias_shape(shape: tuple[int, ...], sharing: int) -> tuple[int, int]:
+    """Of a bias for every place that words share: by what is before the last component, and by that."""
+    return -(-sharing // shape[-1]), shape[-1]
+
+
 def weight_shapes(config: ModelConfig, shape: tuple[int, ...], alone: int) -> dict[str, tuple[int, ...]]:
     """The arrays of a LightRNN by name, for a table of this shape in which so many words stand alone."""
     n, m, gates = config.input_size, config.hidden_size, CELLS[config.cell].gates

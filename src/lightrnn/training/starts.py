@@ -62,6 +62,15 @@ def choose_start(
     return Start(table, table.vectors if config.start_vectors else None)
 
 
+def fill_word_biases(to_fill: Tensor, table: WordTable, counts: NDArray[np.int64]) -> None:
+    """Begin at the logs of the words' counts"""
+    logs = torch.zeros(to_fill.numel())
+    shared = table.shared
+    logs[torch.from_numpy(shared.places)] = torch.from_numpy(np.log(np.maximum(counts[table.sharing], 0.5))).float()
+    logs = logs.view_as(to_fill)
+    to_fill.copy_(logs - logs.mean())
+
+
 def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], scale: float) -> None:
     """Begin where the words' neighbours and frequencies say, in place of random vectors and biases of zero.
 
@@ -77,6 +86,10 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
             fill_vectors(to_fill, vectors, scale)
         for bias, codes in zip(model.output_bias, start.table.codes.T, strict=False):
             fill_biases(bias, shares(codes, counts, len(bias)))
+        if model.word_bias is not None:
+            model.output_bias[-1].zero_()
+        if model.word_bias is not None:
+            fill_word_biases(model.word_bias, start.table, counts)
         if model.head:
             of_rows = shares(start.table.codes[:, 0], counts, model.shape[0])
             fill_rest(model.rest_vector, model.rest_bias, model.scoring_vectors(0), of_rows, model.head)
