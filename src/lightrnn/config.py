@@ -134,19 +134,20 @@ class ModelConfig(Settings):
         least=0,
         most=2**31 - 1,
     )
-    rows: int = setting(
+    rows: int | str = setting(
         0,
         "most rows for the words that share them; 0: about the root of their number, the smallest model; more, of "
-        "fewer words: a bigger and better one",
+        "fewer words: a bigger and better one; auto: four times the root",
         least=0,
         most=10**7,
+        or_word="auto",
     )
     tied: bool = setting(False, "input and output vectors are the same numbers")
     output_bias: bool = setting(True, "a bias for every row and column score; opponents always have biases")
     word_bias: bool = setting(
         False,
-        "a bias for every word that shares its row, in the column softmax: a number a word, which starts at its share of "
-        "the row",
+        "a bias for every word that shares, in the place of those of columns: one number a word, so that words of a row "
+        "may differ in how often they come",
     )
     classes: str = setting(
         "random",
