@@ -190,6 +190,12 @@ class TrainingConfig(Settings):
     minutes: float = setting(0.0, "budget: minutes, the making of tables counted; 0: no limit", least=0.0, most=1e7)
     validate_every: int = setting(0, "mini-batches between validations; 0: once an epoch", least=0, most=10**9)
     patience: int = setting(0, "stop after this many validations without improvement; 0: never", least=0, most=10**6)
+    dropout_from: float = setting(
+        0.0,
+        "epochs before dropout begins: what is read for the first time cannot be known by heart",
+        least=0.0,
+        most=1e5,
+    )
     unk_rate: float = setting(
         0.0,
         "where the text has no unknown words, words seen once are read as unknown so often, so that the model learns "
