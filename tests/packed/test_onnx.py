@@ -126,7 +126,10 @@ def test_onnxruntime_gives_what_pytorch_gives(
     [
         *({"V": 25}, {"V": 27, "K": 3}, {"V": 20, "alone": 20}, {"V": 30, "K": 4, "alone": 3}, {"bias": False}),
         *({"rows": 3}, {"tied": True, "units": 5}, {"tied": True, "alone": 9, "head": 9, "bias": False}),
-        *({"V": V, "K": K, "alone": N, "word_bias": True} for V, K, N in [(25, 2, 0), (23, 2, 6), (31, 3, 4), (30, 4, 0)]),
+        *(
+            {"V": V, "K": K, "alone": N, "word_bias": True}
+            for V, K, N in [(25, 2, 0), (23, 2, 6), (31, 3, 4), (30, 4, 0)]
+        ),
         *({"V": 20, "alone": 20, "word_bias": True}, {"rows": 3, "tied": True, "word_bias": True}),
     ],
     ids=str,

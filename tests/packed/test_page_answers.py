@@ -81,7 +81,15 @@ def test_answers_are_those_of_numpy_on_the_same_bytes(browser: Browser, tmp_path
 
 @pytest.mark.parametrize(
     "settings",
-    [{"alone": 61}, {"alone": 60}, {"K": 8}, {"rows": 1}, {"rows": 61}, {"K": 4, "alone": 1, "head": 1}, {"alone": 61, "word_bias": True}],
+    [
+        {"alone": 61},
+        {"alone": 60},
+        {"K": 8},
+        {"rows": 1},
+        {"rows": 61},
+        {"K": 4, "alone": 1, "head": 1},
+        {"alone": 61, "word_bias": True},
+    ],
     ids=str,
 )
 def test_odd_tables(browser: Browser, tmp_path: Path, settings: dict[str, int]) -> None:
