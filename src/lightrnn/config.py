@@ -146,8 +146,8 @@ class ModelConfig(Settings):
     output_bias: bool = setting(True, "a bias for every row and column score; opponents always have biases")
     word_bias: bool = setting(
         False,
-        "a bias for every word that shares, in the place of those of columns: one number a word, so that words of a row "
-        "may differ in how often they come",
+        "a bias for every word that shares, in the place of those of columns: one number a word, so that words of a "
+        "row may differ in how often they come",
     )
     classes: str = setting(
         "random",

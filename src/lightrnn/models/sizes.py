@@ -31,9 +31,11 @@ def head_of(config: ModelConfig, rows: int, alone: int) -> int:
 
 
 def bias_shapes(config: ModelConfig, shape: tuple[int, ...], alone: int, words: int) -> list[tuple[int, ...]]:
-    """Of the biases of each component, if there are any: (n_s,). Where words have biases, the last component's are those
-    of the places that words share, in lexicographic order, by all codes before the last and by that; some at the end may
-    be of places that do not exist."""
+    """Of the biases of each component, if there are any: (n_s,).
+
+    Where words have biases, the last component's are those of the places that words share, in lexicographic order, by
+    all codes before the last and by that; some at the end may be of places that do not exist.
+    """
     shapes: list[tuple[int, ...]] = [(size,) for size in shape if config.output_bias]
     if config.word_bias and shapes and words > alone:
         shapes[-1] = (-(-(words - alone) // shape[-1]), shape[-1])

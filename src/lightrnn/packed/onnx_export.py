@@ -54,8 +54,8 @@ OPERATORS = {
 class Softmax:
     """One softmax over some codes: those from `first` on, `size` of them; of a head, one more for all the rest.
 
-    vectors: (size, F), and that of the rest; bias: (size,), and that of the rest; "": they are of_words, (prefixes, size),
-    or there are none; missing: (size,), which of them do not exist on the edge; "": all do.
+    vectors: (size, F), and that of the rest; bias: (size,), and that of the rest; "": they are of_words, (prefixes,
+    size), or there are none; missing: (size,), which of them do not exist on the edge; "": all do.
     """
 
     component: int

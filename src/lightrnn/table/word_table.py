@@ -37,8 +37,8 @@ def table_shape(vocabulary_size: int, components: int = 2, rows: int | str = 0, 
     """The most even (n_1 … n_K) with room for V words: n_K = ceil(V^(1/K)), the rest the same way for ceil(V / n_K).
 
     For K = 2 that is C = ceil(√V) columns and R = ceil(V / C) rows. With `rows`, n_1 is that many, or as many fewer as
-    leave the others unchanged: C = ceil(V / rows), R = ceil(V / C); `auto` is ROWS times n_K. Words that stand alone add
-    a row each; where all of them do, the other components have no values.
+    leave the others unchanged: C = ceil(V / rows), R = ceil(V / C); `auto` is ROWS times n_K. Words that stand alone
+    add a row each; where all of them do, the other components have no values.
     """
     if alone >= vocabulary_size:
         return (vocabulary_size, *(0 for _ in range(components - 1)))
