@@ -135,7 +135,8 @@ def test_onnxruntime_gives_what_pytorch_gives(
     ids=str,
 )
 def test_odd_tables_and_settings(settings: dict[str, Any]) -> None:
-    """Full tables, all words alone, four components, no biases or those of words, a low table, tied vectors as wide as the state."""
+    """Full tables, all words alone, four components, no biases or those of words, a low table, tied vectors as wide as
+    the state."""
     model = random_lightrnn(**settings)
     runtime, ids = Runtime(export(network_of(model), "float32")), some_words(model)
     codes = model.spelling.spell(ids)

@@ -45,7 +45,9 @@ def table_shape(vocabulary_size: int, components: int = 2, rows: int | str = 0, 
     if alone:
         shared = table_shape(vocabulary_size - alone, components, rows)
         return (alone + shared[0], *shared[1:])
-    if rows == "auto":
+    if isinstance(rows, str):
+        if rows != "auto":
+            raise LightRNNError(f"rows must be a number of rows or 'auto', got {rows!r}")
         rows = min(ROWS * table_shape(vocabulary_size, components)[-1], vocabulary_size)
     if rows:
         rest = table_shape(-(-vocabulary_size // rows), components - 1)
@@ -165,7 +167,7 @@ class WordTable:
         cls,
         vocabulary_size: int,
         components: int = 2,
-        rows: int = 0,
+        rows: int | str = 0,
         *,
         seed: int = 0,
         alone: NDArray[np.int64] | int | str = 0,
@@ -181,7 +183,9 @@ class WordTable:
         return replace(cls.with_alone(alone, shared), counts=found)
 
     @classmethod
-    def from_counts(cls, counts: ArrayLike, *, components: int = 2, rows: int = 0, alone: int | str = 0) -> "WordTable":
+    def from_counts(
+        cls, counts: ArrayLike, *, components: int = 2, rows: int | str = 0, alone: int | str = 0
+    ) -> "WordTable":
         """Words in order of falling counts (V,): words that are as frequent share a row. `alone`: see `words_alone`."""
         found = counts_of(counts)
         first = _alone(found, alone)
@@ -197,7 +201,7 @@ class WordTable:
         *,
         words: Sequence[str] | None = None,
         components: int = 2,
-        rows: int = 0,
+        rows: int | str = 0,
         alone: int | str = "auto",
         seed: int = 0,
         progress: Progress = silent,
@@ -222,7 +226,7 @@ class WordTable:
         counts: ArrayLike | None = None,
         *,
         components: int = 2,
-        rows: int = 0,
+        rows: int | str = 0,
         alone: int | str = 0,
         seed: int = 0,
         progress: Progress = silent,
