@@ -108,6 +108,7 @@ def test_five_sigkills_change_nothing(tiny: Corpus, tmp_path: Path) -> None:
     options = (
         *("--hidden-size", "12", "--batch-size", "4", "--window", "5", "--epochs", "12", "--dropout", "0.2"),
         *("--validate-every", "60", "--threads", "1", "--device", "cpu", "--refine", "cluster", "--round-share", "0.3"),
+        *("--minutes", "0"),  # the recipe's would decide on a crowded machine
     )
     printed(run_apart("train", tiny.path, "-o", tmp_path / "whole", *options))
     moments = random.Random(20161205)
