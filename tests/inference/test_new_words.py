@@ -22,6 +22,7 @@ KINDS = [
     {"alone": 8, "tied": True},
     {"alone": 5, "tied": True, "head": 5, "K": 3},
     {"alone": V},
+    {"alone": 8, "tied": True, "word_bias": True},
     {},
     {"K": 3, "V": 25},
 ]
