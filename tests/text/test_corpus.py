@@ -69,6 +69,24 @@ def test_given_vocabularies_keep_their_order(tmp_path: Path) -> None:
     assert corpus.vocabulary.counts.tolist() == [2, 0, 3, 4, 4]
 
 
+def test_words_are_added_after_those_of_a_given_vocabulary(tmp_path: Path) -> None:
+    text = write(tmp_path, "text", "b c b d\nd a d e\n")
+    known = Vocabulary(["a", "</s>", "<unk>", "b"], np.array([9, 9, 9, 9]), TextRules())
+
+    def added(**options: int) -> dict[str, int]:
+        out = tmp_path / "-".join(["data", *options])
+        corpus = prepare(text, out, valid=text, vocabulary=known, add_words=True, **options)
+        assert list(corpus.vocabulary.words[:4]) == list(known.words)
+        return dict(zip(corpus.vocabulary.words, corpus.vocabulary.counts.tolist(), strict=True))
+
+    every = {"a": 1, "</s>": 2, "<unk>": 0, "b": 2, "d": 3, "c": 1, "e": 1}
+    assert added() == every
+    assert added(min_count=2) == {"a": 1, "</s>": 2, "<unk>": 2, "b": 2, "d": 3}
+    assert added(max_words=6) == {"a": 1, "</s>": 2, "<unk>": 1, "b": 2, "d": 3, "c": 1}
+    with pytest.raises(LightRNNError, match="none was given"):
+        prepare(text, tmp_path / "none", valid=text, add_words=True)
+
+
 def test_case_and_normalisation_are_stored_and_applied_again(tmp_path: Path) -> None:
     rules = TextRules(lowercase=True, normalize="nfkc")
     corpus = prepared(tmp_path, "Cafe\u0301 ﬁn CAFÉ\nÉTÉ\n", rules=rules)

@@ -45,6 +45,15 @@ def train(
     init: Annotated[
         Path | None, typer.Option("--init", help="Go on from the weights, table and words of this model.")
     ] = None,
+    add_words: Annotated[
+        bool, typer.Option("--add-words", help="With --init and text: the words that the model lacks become its words.")
+    ] = False,
+    min_count: Annotated[
+        int | None, typer.Option("--min-count", min=1, help="With --add-words: those that come so often at least.")
+    ] = None,
+    max_words: Annotated[
+        int | None, typer.Option("--max-words", min=3, help="With --add-words: so many in all, the most frequent ones.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the stopped run in the model folder.")] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -63,6 +72,7 @@ def train(
       lightrnn train data -o model --recipe paper-aclw --minutes 60
       lightrnn train data -o opponent --model hsm
       lightrnn train novel.txt -o model --epochs 5 --hidden-size 100
+      lightrnn train letters.txt --init model --add-words -o mine --epochs 2
     """
     from ..training import bootstrap
     from ..training.figures import training_figures
@@ -74,14 +84,16 @@ def train(
     chosen_device = choose_device(device)
     with locked(out), ExitStack() as staging:
         if resume:
-            for name, value in (("recipe", recipe), ("valid", valid), ("table", table), ("init", init)):
+            own = {"recipe": recipe, "valid": valid, "table": table, "init": init, "add-words": add_words or None}
+            for name, value in own.items():
                 if value is not None:
                     raise LightRNNError(f"--{name} cannot be used with --resume: the run in {out} has its own")
             run = reopen(_corpus_of(data, out), out, overrides, device=chosen_device)
         else:
             inputs = [path for path in (data, valid, init, table, recipe) if path is not None]
             stage = staging.enter_context(replace_output(out, "model", inputs=inputs, force=force))
-            given = _given(data, stage, recipe, overrides, valid, table, init)
+            more = _more_words(data, init, add_words, min_count, max_words)
+            given = _given(data, stage, recipe, overrides, valid, table, init, more)
         with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
             if not resume:
                 run = bootstrap.begin(*given, device=chosen_device, progress=progress)
@@ -120,21 +132,46 @@ def _given(
     valid: Path | None,
     table: Path | None,
     init: Path | None,
+    more_words: dict[str, Any],
 ) -> tuple[Corpus, Recipe, Path, Start | None, Init | None]:
     """What a new run begins with, in a folder that is not in its place yet; announced."""
     from ..models.checkpoint import load_model
-    from ..training.fitting import fitted
+    from ..training.fitting import fitted, with_words_of
     from ..training.starts import Start
 
     base = load_model(init) if init is not None else None
     if base is not None:
         chosen = {"model": base[0].config.model} | chosen
     recipe = Recipe.load(recipe_name or DEFAULT_RECIPE).override(chosen)
-    corpus = _corpus(data, valid, stage, base[1] if base else None)
+    corpus = _corpus(data, valid, stage, base[1] if base else None, more_words)
+    if base is not None and more_words:
+        known = len(base[1])
+        with screen.counter("words") as progress:
+            base = with_words_of(corpus, base, progress)
     start = Start(_read_table(table, corpus.vocabulary)) if table is not None else None
     recipe = fitted(recipe, corpus, table=start.table if start else None, init=base, chosen=chosen)
+    if base is not None and more_words:
+        screen.note(f"{len(base[1]) - known:,} words added to {known:,}")
     screen.note(_announcement(corpus, recipe, "given" if start or base else recipe.bootstrap.start))
     return corpus, recipe, stage, start, base
+
+
+def _more_words(
+    data: Path, init: Path | None, add_words: bool, min_count: int | None, max_words: int | None
+) -> dict[str, Any]:
+    """What `prepare` is told of words to add, {} if there are none."""
+    from ..text.corpus import is_data_folder
+
+    if not add_words:
+        for name, value in (("min-count", min_count), ("max-words", max_words)):
+            if value is not None:
+                raise LightRNNError(f"--{name} goes with --add-words here; to choose the words of a text, prepare it")
+        return {}
+    if init is None:
+        raise LightRNNError("--add-words goes with --init: it adds to the words of that model; give one")
+    if is_data_folder(data):
+        raise LightRNNError(f"--add-words goes with text, in which new words can be read; {data} is prepared already")
+    return {"add_words": True, "min_count": min_count, "max_words": max_words}
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
@@ -160,7 +197,9 @@ def _read_table(path: Path, vocabulary: Vocabulary) -> WordTable:
     return WordTable.read(path, vocabulary)
 
 
-def _corpus(data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary | None) -> Corpus:
+def _corpus(
+    data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary | None, more_words: dict[str, Any]
+) -> Corpus:
     """The data folder itself, or one made from text inside the model folder, where that is being made."""
     from ..text.corpus import Corpus, is_data_folder
     from ..text.corpus import prepare as prepare_corpus
@@ -170,7 +209,9 @@ def _corpus(data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary 
             raise LightRNNError(f"--valid goes with text; {data} is prepared and has its own validation split")
         return Corpus.load(data)
     with screen.counter("words") as progress:
-        corpus = prepare_corpus(data, stage / "data", valid=valid or (), vocabulary=vocabulary, progress=progress)
+        corpus = prepare_corpus(
+            data, stage / "data", valid=valid or (), vocabulary=vocabulary, **more_words, progress=progress
+        )
     if vocabulary is None:
         tell_untaught(corpus)
     return corpus

@@ -3,7 +3,7 @@
 Shapes: V vocabulary, N tokens of a text, K parts of a log-probability.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from ..config import ModelConfig
 from ..errors import LightRNNError, missing_package
-from ..models.folder import load_weights, not_described
+from ..models.folder import load_weights, not_described, read_config
 from ..models.kind import kind_of
 from ..models.likeliest import Likeliest, best_of, draw_from
 from ..models.predictor import Predictor
 from ..models.reader import Arrays, Reader
-from ..packed.model import Network
+from ..outputs import replace_output
+from ..packed.model import Network, write
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..table.word_table import WordTable
 from ..text.rules import Convention
@@ -33,6 +34,7 @@ from .passes import continue_track, token_log_probs
 if TYPE_CHECKING:
     from ..models.base import RecurrentModel
     from .adapting import Adapter
+    from .new_words import Wanted
 
 RATE, DECAY = 1e-3, 3e-3  # of `adapt`
 FAMILIAR = 3000  # words that a network draws to learn how large its gradients are
@@ -55,21 +57,24 @@ class NetworkLM(LM):
 
     def __init__(self, model: "RecurrentModel", vocabulary: Vocabulary) -> None:
         self._set_up(model.config, vocabulary, lambda: model, model.predictor)
+        self._device = next(model.parameters()).device.type
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> "NetworkLM":
         """The model of a folder; without PyTorch, until a text is to be scored, where its kind can do so."""
         config, vocabulary, weights, table = load_weights(folder)
         try:
-            return cls._of_weights(config, vocabulary, weights, table, device)
+            lm = cls._of_weights(config, vocabulary, weights, table, device)
         except LightRNNError as error:
             raise not_described(folder, error) from None
+        lm.training = read_config(folder)["training"]
+        return lm
 
     @classmethod
     def of_packed(cls, network: Network, device: str = "cpu") -> "NetworkLM":
         """A model that was packed; without PyTorch, unless texts are to be scored on another device than the CPU."""
         lm = cls._of_weights(network.config, network.vocabulary, network.weights, network.table, device)
-        lm._reads_by_torch = device not in ("auto", "cpu")
+        lm._reads_by_torch, lm.training = device not in ("auto", "cpu"), network.training
         return lm
 
     @classmethod
@@ -94,6 +99,7 @@ class NetworkLM(LM):
         predictor = make(config, weights, table)
         lm = cls.__new__(cls)
         lm._set_up(config, vocabulary, model, lambda: predictor)
+        lm._loaded, lm._device = (weights, table), device
         return lm
 
     def _set_up(
@@ -107,6 +113,8 @@ class NetworkLM(LM):
         self.config = config
         self._make_model, self._make_predictor = make_model, make_predictor
         self._reads_by_torch = True
+        self._loaded: tuple[Mapping[str, NDArray[Any]], WordTable] | None = None  # weights that are still what it has
+        self.training: dict[str, Any] = {}  # what is known of how it was made
 
     @cached_property
     def model(self) -> "RecurrentModel":
@@ -240,7 +248,8 @@ class NetworkLM(LM):
         return measure(lambda: self.read_adapting(ids, rate, decay).log_probs, ids, self.vocabulary, "stream")
 
     def reset(self) -> None:
-        """Forget what `adapt` learned: the weights are again, bit for bit, what they were."""
+        """Forget what `adapt` learned: the weights are again, bit for bit, what they were. Words that were added stay,
+        with the weights that they were given."""
         if "_adapter" in self.__dict__:
             self._adapter.reset()
             self._weights_changed()
@@ -258,15 +267,101 @@ class NetworkLM(LM):
             from .adapting import Adapter
         except ModuleNotFoundError as error:
             raise missing_package(error) from None
+        return Adapter(self.model, self.vocabulary.bos_id, self.familiar_text())
+
+    def familiar_text(self) -> Ids:
+        """A text that holds no news: the network draws it itself."""
         random, state, drawn = np.random.default_rng(0), self.stream_state(), np.empty(FAMILIAR, np.int32)
         for place in range(FAMILIAR):
             drawn[place] = self.draw(state, 1.0, random)
             _, state = self.read_word(state, int(drawn[place]))
-        return Adapter(self.model, self.vocabulary.bos_id, drawn)
+        return drawn
+
+    def add_words(
+        self,
+        words: Iterable[str] = (),
+        *,
+        text: str = "",
+        counts: Sequence[int] | None = None,
+        min_count: int = 1,
+        progress: Progress = silent,
+    ) -> list[str]:
+        """Words that the model never saw become words of its vocabulary: see new_words.py. Needs SciPy.
+
+        Returns those that were added; words that it knows are left as they are. Without `words` it is all that the text
+        holds and the model lacks, if they come `min_count` times. How often and where they come is learned from the
+        text. Without one, `counts` are their occurrences in as many words as the model was trained on; without these
+        too, they are as frequent as the median word of the vocabulary. States from before go on to be of use; a mix or
+        a cache with the model is to be made anew.
+        """
+        try:
+            from .new_words import wanted
+        except ModuleNotFoundError as error:
+            raise missing_package(error) from None
+        return self.take_in(wanted(self.vocabulary, list(words), text, counts, min_count), progress)
+
+    def take_in(self, words: "Wanted", progress: Progress = silent) -> list[str]:
+        """The same of words and a text that were counted already."""
+        from .new_words import grow, place
+
+        known = len(self.vocabulary)
+        if len(words.vocabulary) == known:
+            return []
+        now = self.network()
+        placing = place(self, words, progress)
+        learned = "_adapter" in self.__dict__
+        self.reset()
+        self._become(grow(self.network(), words.vocabulary, placing))
+        if learned:
+            _ = self._adapter  # keeps the weights as they are without what was learned
+            self._use_weights(grow(now, words.vocabulary, placing))
+        return list(words.vocabulary.words[known:])
+
+    def network(self) -> Network:
+        """A LightRNN as it is now, without PyTorch: what `lightrnn pack` packs."""
+        if self._loaded is None:
+            state, table = self.model.state_dict(), self.model.table
+            arrays = {name: tensor.numpy(force=True).copy() for name, tensor in state.items()}
+        else:
+            arrays, table = dict(self._loaded[0]), self._loaded[1]
+        if table is None or kind_of(self.config).predictor is None:
+            raise LightRNNError(
+                f"a model of kind {self.config.model} has no word table, which this needs; use a LightRNN"
+            )
+        arrays.pop("codes", None)
+        return Network(self.config, self.vocabulary, arrays, table, self.training)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the model as it is now, added words and adaptation included: a model folder, or where the name
+        ends in .lightrnn a packed file, in int8. If there is a model already, `force` replaces it."""
+        if Path(path).suffix == ".lightrnn":
+            with replace_output(path, "file", force=force) as stage:
+                stage.write_bytes(write(self.network()))
+            return
+        try:
+            from ..models.checkpoint import save_model
+        except ModuleNotFoundError as error:
+            raise missing_package(error) from None
+        with replace_output(path, "model", force=force) as stage:
+            save_model(stage, self.model, self.vocabulary, self.training)
+
+    def _become(self, network: Network) -> None:
+        """Another network, on the same device."""
+        lm = self._of_weights(network.config, network.vocabulary, network.weights, network.table, self._device)
+        lm._reads_by_torch, lm.training = self._reads_by_torch, self.training
+        self.__dict__ = lm.__dict__
+
+    def _use_weights(self, network: Network) -> None:
+        """Other weights of the same shapes, for the PyTorch model."""
+        import torch
+
+        weights = {name: torch.from_numpy(array) for name, array in network.weights.items()}
+        self.model.load_state_dict(weights | {"codes": self.model.state_dict()["codes"]})
+        self._weights_changed()
 
     def _weights_changed(self) -> None:
         """What was made of the PyTorch model's weights is made again when it is needed."""
-        self._make_predictor, self._reads_by_torch = self.model.predictor, True
+        self._make_predictor, self._reads_by_torch, self._loaded = self.model.predictor, True, None
         for made in ("_predictor", "_reader", "_begin", "vectors", "_directions"):
             self.__dict__.pop(made, None)
 

@@ -110,6 +110,7 @@ def prepare(
     min_count: int | None = None,
     max_words: int | None = None,
     vocabulary: Vocabulary | str | Path | None = None,
+    add_words: bool = False,
     force: bool = False,
     progress: Progress = silent,
 ) -> "Corpus":
@@ -117,10 +118,14 @@ def prepare(
 
     Texts are files, globs, folders of shards, or one corpus folder that holds all splits. Rules and `min_count` are
     the preset's unless given. The vocabulary comes from the training text alone, by `min_count` and `max_words`, or is
-    given: a Vocabulary (a trained model's) or a word list file. Without `valid` the last 5% of the training text is
-    held out, and does not count towards the vocabulary. If there is a data folder already, `force` replaces it.
+    given: a Vocabulary (a trained model's) or a word list file. With `add_words` it is the given one, and after its
+    words those that the text has besides, by `min_count` and up to `max_words` in all. Without `valid` the last 5% of
+    the training text is held out, and does not count towards the vocabulary. If there is a data folder already, `force`
+    replaces it.
     """
-    if vocabulary is not None and (min_count or max_words):
+    if add_words and vocabulary is None:
+        raise LightRNNError("words are added to those of a vocabulary, and none was given; give one, such as a model's")
+    if vocabulary is not None and not add_words and (min_count or max_words):
         raise LightRNNError("--vocab fixes the words, so --min-count and --max-words cannot be used with it")
     if isinstance(vocabulary, Vocabulary) and rules not in (None, vocabulary.rules):
         raise LightRNNError("a model's vocabulary comes with its own text rules, so none can be given with it")
@@ -145,7 +150,7 @@ def prepare(
 
         words = [word.decode() for word in seen]
         counts = bincount(folder / "train.npy", len(words))
-        chosen = _vocabulary(vocabulary, words, counts, rules, min_count, max_words)
+        chosen = _vocabulary(vocabulary, words, counts, rules, min_count, max_words, add_words)
         numbers = chosen.encode(words)
         for path in provisional:
             renumber(path, numbers, progress)
@@ -213,11 +218,17 @@ def _vocabulary(
     rules: TextRules,
     min_count: int,
     max_words: int | None,
+    add_words: bool,
 ) -> Vocabulary:
     if given is None:
         return choose_vocabulary(words, counts, rules, min_count, max_words)
     if not isinstance(given, Vocabulary):
         given = Vocabulary.read(given, rules)
+    if add_words:
+        order = np.argsort(-counts, kind="stable")
+        new = [words[i] for i in order if words[i] not in given and counts[i] >= max(min_count, 1)]
+        new = new[: None if max_words is None else max(max_words - len(given), 0)]
+        given = given.with_words(new, np.zeros(len(new), np.int64))
     known = np.zeros(len(given), np.int64)
     np.add.at(known, given.encode(words), counts)
     return Vocabulary(given.words, known, rules)

@@ -127,6 +127,10 @@ class Vocabulary:
                 unknown.add(words, blocks[-1])
         return np.concatenate(blocks)
 
+    def with_words(self, words: Sequence[str], counts: NDArray[np.int64]) -> "Vocabulary":
+        """The same with more words, which have the ids after its own."""
+        return Vocabulary([*self.words, *words], np.concatenate([self.counts, counts]), self.rules)
+
     def write(self, file: IO[bytes]) -> None:
         """One line a word: the word, a tab, its count."""
         lines = (f"{word}\t{count}\n" for word, count in zip(self.words, self.counts.tolist(), strict=True))

@@ -6,9 +6,12 @@ from typing import Any
 
 from ..config import Recipe, TrainingConfig, option_name
 from ..errors import LightRNNError
+from ..inference.network import NetworkLM
+from ..inference.new_words import Wanted
 from ..models.base import RecurrentModel
 from ..models.kind import kind_of
 from ..registry import CELLS, KINDS, REFINEMENTS
+from ..runtime import Progress, silent
 from ..table.word_table import WordTable, words_alone
 from ..text.corpus import Corpus
 from ..text.rare import expected_counts
@@ -57,6 +60,15 @@ def fitted(
         raise LightRNNError(NOTHING_TO_REFINE)
     _refuse_idle(asked, recipe, "--table" if table is not None else "--init" if init is not None else "")
     return recipe
+
+
+def with_words_of(corpus: Corpus, init: Init, progress: Progress = silent) -> Init:
+    """A model to go on from with the words that a corpus has after the model's own, as `prepare` adds them."""
+    model, known = init
+    words, counts = corpus.vocabulary.words[len(known) :], corpus.vocabulary.counts[len(known) :]
+    text, lm = corpus.split("train"), NetworkLM(model, known)
+    lm.take_in(Wanted(known.with_words(words, counts), len(text), text), progress)
+    return lm.model, lm.vocabulary
 
 
 def _with_table(recipe: Recipe, table: WordTable, chosen: Mapping[str, Any] | None) -> Recipe:
