@@ -179,8 +179,9 @@ class TrainingConfig(Settings):
     learning_rate: float = setting(2e-3, "learning rate at the start", least=1e-8, most=100.0)
     schedule: str = setting(
         "cosine",
-        "how the rate falls: never; to zero along a cosine over the budget; halved when validation stops improving",
-        choices=("constant", "cosine", "halve"),
+        "how the rate falls: never; to zero along a cosine over the budget; halved when validation stops improving; "
+        "never, but the model is the mean of the weights on the way, of which later ones count more",
+        choices=("constant", "cosine", "halve", "average"),
     )
     clip_norm: float = setting(5.0, "gradients are scaled down to this norm", least=1e-6, most=1e6)
     weight_init: float = setting(0.1, "weights start uniform in ± this", least=1e-6, most=10.0)

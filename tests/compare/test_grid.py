@@ -40,7 +40,7 @@ BAD = [
     ({"model": [{"name": "A", "model": "transformer"}]}, "model 'A': model .* must be one of lightrnn, full, hsm"),
     (
         {"model": [{"name": "A", "hidden": 3}]},
-        "model 'A' has an unknown field 'hidden'; known are name, kind, seeds, recipe",
+        "model 'A' has an unknown field 'hidden'; known are name, kind, seeds, on, recipe",
     ),
     ({"model": [{"name": "A", "hidden_size": 0}]}, "model 'A': hidden_size .* must be a whole number at least 1"),
     ({"model": [{"name": "A", "epochs": 3}]}, "model 'A': epochs is the whole grid's"),
@@ -99,7 +99,7 @@ def test_n_gram_models_have_one_run_and_seeds_take_turns() -> None:
 
 def test_grids_that_ship() -> None:
     grids = {name: Grid.load(name) for name in shipped_names("grid")}
-    ours = {"main", "ablation", "opponents", "characters", "sizes", "alone", "time"}
+    ours = {"main", "ablation", "opponents", "characters", "sizes", "alone", "time", "converged"}
     assert set(grids) == ours | {"paper-aclw", "paper-billionw"}
     assert {entry.recipe.model.layers for entry in grids["opponents"].models} == {2}
     kinds = {entry.recipe.model.model if entry.recipe else "ngram" for entry in grids["main"].models}
@@ -119,6 +119,52 @@ def test_the_grid_of_sizes_has_three_networks_for_each_number_of_parameters() ->
     millions = [sum(parameters_of(model, 33_278).values()) / 1e6 for model in tied.values()]
     wanted = [about for about in (0.1, 0.25, 0.5, 1, 2, 4) for _ in range(3)]
     assert millions == pytest.approx(wanted, rel=0.06)  # what the frontier takes for equal is a tenth
+
+
+VOCABULARIES = {"ptb": 10_000, "wikitext-2": 33_278, "eltec-cs-1m": 43_023}
+
+
+def test_the_converged_grid_has_the_sizes_that_it_names_and_ends_by_patience() -> None:
+    grid = Grid.load("converged")
+    millions: dict[str, dict[str, float]] = {}
+    for run in grid.runs():
+        if run.recipe is None:
+            continue
+        training = run.recipe.training
+        assert (training.patience, training.minutes, training.epochs) == (2, 720, 1e5)
+        assert (training.schedule, training.validate_every) == ("average", 0)  # no end to aim at; once an epoch
+        words = VOCABULARIES[run.corpus.name]
+        alone = min(int(run.recipe.model.alone), words)
+        parameters = parameters_of(replace(run.recipe.model, alone=alone), words)
+        millions.setdefault(run.model.name, {})[run.corpus.name] = sum(parameters.values()) / 1e6
+    assert all(set(found) == set(VOCABULARIES) for found in millions.values())
+    ours = {name: found for name, found in millions.items() if name.startswith("LightRNN")}
+    for name, found in ours.items():
+        wanted = float(name.removeprefix("LightRNN ").removesuffix("M"))
+        assert list(found.values()) == pytest.approx([wanted] * 3, rel=0.03)  # what three figures of a name tell
+    assert list(ours) == ["LightRNN 0.5M", "LightRNN 1M", "LightRNN 4M"]
+    kinds = {entry.recipe.model.model if entry.recipe else "ngram" for entry in grid.models}
+    assert kinds == {"ngram", "lightrnn", "full", "hsm", "chsm", "adaptive", "blackout"}
+    opponents = [found["eltec-cs-1m"] for name, found in millions.items() if name not in ours]
+    assert min(opponents) == pytest.approx(10, rel=0.05)  # the smallest has some ten times as many as LightRNN 1M
+
+
+def test_a_network_may_differ_on_a_corpus() -> None:
+    corpora = [{"name": "a", "data": "a"}, {"name": "b c", "data": "b"}]
+    model = {"name": "A", "dropout": 0.2, "hidden_size": 7, "on": {"b c": {"dropout": 0.5}}}
+    grid = grid_with(corpus=corpora, model=[model], mix=False, target="A")
+    found = [(run.corpus.name, run.recipe.model.dropout, run.recipe.model.hidden_size) for run in grid.runs()]
+    assert found == [("a", 0.2, 7), ("b c", 0.5, 7)]
+    for on, sentence in (
+        ({"c": {"dropout": 0.5}}, r"model 'A': on names the corpora, a, b c, got 'c'"),
+        ({"a": {"dropout": 5}}, r"model 'A', on 'a': dropout .* must be a number at least 0.0 and at most 0.95, got 5"),
+        ({"a": {"epochs": 5}}, r"model 'A', on 'a': epochs is the whole grid's"),
+        ({"a": {"on": {}}}, r"model 'A', on 'a' has an unknown field 'on'"),
+        ({"a": 5}, r"model 'A', on 'a' must be a table, got 5"),
+        (5, r"model 'A': on must be a table, got 5"),
+    ):
+        with pytest.raises(LightRNNError, match=sentence):
+            grid_with(corpus=corpora, model=[model | {"on": on}], mix=False, target="A")
 
 
 def test_the_grid_of_words_alone_differs_in_them_only() -> None:

@@ -74,7 +74,9 @@ def whole(tiny: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return comparison
 
 
-def test_a_run_holds_what_the_models_themselves_say(whole: Comparison, tiny: Corpus) -> None:
+def test_a_run_holds_what_the_models_themselves_say(
+    whole: Comparison, tiny: Corpus, tmp_path: Path, call: Call
+) -> None:
     light, hsm, ngram = whole.finished()
     assert [run["model"] for run in (light, hsm, ngram)] == ["LightRNN 12", "HSM", "KN-3"]
     kneser_ney = NGramLM(estimate(tiny.split("train"), tiny.vocabulary, 3))
@@ -98,6 +100,15 @@ def test_a_run_holds_what_the_models_themselves_say(whole: Comparison, tiny: Cor
     config = Recipe.from_dict(hsm["recipe"], "it").model
     assert hsm["parameters"] == sum(kind_of(config).parameters(config, Size(len(tiny.vocabulary))).values())
     assert light["bytes"]["table"] == 4 * 2 * len(tiny.vocabulary)
+    for run, *command in (
+        (light, "pack", whole.work / "tiny--LightRNN-12--1"),
+        (ngram, "ngram", tiny.path, "--order", 3),
+    ):
+        file = tmp_path / f"{command[0]}.lightrnn"
+        made = call(*command, "-o", file)
+        assert made.code == 0, made.err
+        assert run["bytes"]["packed"] == file.stat().st_size
+    assert hsm["bytes"]["packed"] == sum(hsm["bytes"][part] for part in ("weights", "table", "vocabulary"))
     assert light["refinement_seconds"] > 0 == hsm["refinement_seconds"]
     total = light["training_seconds"] + light["start_table_seconds"] + light["refinement_seconds"]
     assert light["refinement_share"] == pytest.approx(light["refinement_seconds"] / total)

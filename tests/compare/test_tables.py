@@ -81,6 +81,8 @@ def test_means_over_seeds() -> None:
     assert figures["4, 5", "fr", "B", "test, mixed with KN"] == ("", "2")
     assert figures["4, 5", "fr", "KN", "test"] == ("120.0", "1")
     assert figures["4, 5", "fr", "A 200", "test"] == ("", "0")
+    assert figures["4, 5", "fr", "KN", "hours"] == (str(303 / 3600), "1")  # with the making of tables
+    assert figures["4, 5", "fr", "KN", "epochs"] == ("", "1")
     assert figures["3", "fr", "A 100", "s to reach 101.0"] == ("inf", "2")  # 20 to 104, and the second never to 98
     assert figures["3", "fr", "B", "s to reach 101.0"] == ("60.0", "2")  # each seed to its own
     assert figures["3", "fr", "A 100", "reallocation share"] == ("0.01", "2")

@@ -61,6 +61,7 @@ def test_seeds_decide_everything(tiny: Corpus, tmp_path: Path) -> None:
         {},
         {"optimizer": "sgd", "learning_rate": 1.0, "schedule": "halve", "validate_every": 9},
         {"cell": "gru", "layers": 2, "components": 3, "schedule": "constant"},
+        {"schedule": "average", "validate_every": 9},
         {"layers": 2, "dropout_from": 1.3, "word_bias": True, "rows": "auto", "alone": 9},
     ],
 )

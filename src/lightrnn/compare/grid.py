@@ -16,6 +16,7 @@
     [[model]]
     name = "HSM 200"
     model = "hsm"                  # any field of a recipe
+    on.ptb = { dropout = 0.5 }     # other ones on one of the corpora
 
     [[model]]
     name = "KN-5"
@@ -28,7 +29,7 @@ An n-gram model draws no random numbers and has no budget: it has one run, of se
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from ..training.fitting import check_rounds
 NO_END = 1e5  # epochs, where minutes are the budget
 RECIPE_FIELDS = {f.name: f for section in (ModelConfig, TrainingConfig, BootstrapConfig) for f in fields(section)}
 NOT_A_MODELS = ("epochs", "minutes", "seed")
+NOT_A_RECIPES = ("name", "kind", "seeds", "on")
 NOUNS: dict[type, str] = {
     str: "a string that is not empty",
     bool: "true or false",
@@ -88,6 +90,10 @@ class ModelEntry:
     recipe: Recipe | None = None
     order: int = 0
     seeds: tuple[int, ...] = ()  # its own, where it has other ones than the grid
+    on: Mapping[str, Recipe] = field(default_factory=dict, hash=False)  # by corpus, where it differs there
+
+    def recipe_on(self, corpus: str) -> Recipe | None:
+        return self.on.get(corpus, self.recipe)
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,8 @@ class GridRun:
 
     @property
     def recipe(self) -> Recipe | None:
-        budget = self.corpus.budget.fields
-        return self.model.recipe.override({**budget, "seed": self.seed}) if self.model.recipe else None
+        recipe = self.model.recipe_on(self.corpus.name)
+        return recipe.override({**self.corpus.budget.fields, "seed": self.seed}) if recipe else None
 
     @property
     def budget(self) -> Facts | None:
@@ -159,6 +165,12 @@ class Grid:
                 if other := taken.get(slug(entry.name)):
                     raise LightRNNError(f"{origin}: the {kind} {other!r} and {entry.name!r} are too alike; rename one")
                 taken[slug(entry.name)] = entry.name
+        known = [corpus.name for corpus in self.corpora]
+        for model in self.models:
+            if unknown := [name for name in model.on if name not in known]:
+                raise LightRNNError(
+                    f"{origin}, model {model.name!r}: on names the corpora, {', '.join(known)}, got {unknown[0]!r}"
+                )
         networks = [model.name for model in self.models if model.recipe]
         if self.mix and len(networks) == len(self.models):
             raise LightRNNError(f'{origin}: mix = true needs a model of kind = "ngram"; add one, or leave mix out')
@@ -271,18 +283,31 @@ def _model(entry: Any, shared: Facts, where: str) -> ModelEntry:
         if entry.get("order", 5) > 99:
             raise LightRNNError(f"{where}: order must be at most 99, got {entry['order']}")
         return ModelEntry(_name(entry, where), order=entry.get("order", 5))
-    settings = {"recipe": str} | dict.fromkeys((name for name in RECIPE_FIELDS if name not in NOT_A_MODELS), None)
-    for values, known, place in (
-        (shared, settings, f"{where}, [shared]"),
-        (entry, {"name": str, "kind": str, "seeds": list} | settings, where),
-    ):
-        if isinstance(values, dict) and (misplaced := [name for name in NOT_A_MODELS if name in values]):
-            raise LightRNNError(f"{place}: {misplaced[0]} is the whole grid's, so that all models get the same")
-        _check_fields(values, known, place)
+    _check_settings(shared, {}, f"{where}, [shared]")
+    _check_settings(entry, {"name": str, "kind": str, "seeds": list, "on": dict}, where)
     if entry.get("kind", "network") != "network":
         raise LightRNNError(f"{where}: kind must be network or ngram, got {shown(entry['kind'])}")
-    overrides = shared | {name: value for name, value in entry.items() if name not in ("name", "kind", "seeds")}
+    overrides = shared | {name: value for name, value in entry.items() if name not in NOT_A_RECIPES}
+    recipe = _recipe(overrides, where)
+    on = {}
+    for corpus, others in entry.get("on", {}).items():
+        place = f"{where}, on {corpus!r}"
+        _check_settings(others, {}, place)
+        on[corpus] = _recipe(overrides | others, place)
+    return ModelEntry(_name(entry, where), recipe, seeds=_seeds(entry.get("seeds", []), where), on=on)
+
+
+def _check_settings(values: Any, beside: dict[str, type | None], where: str) -> None:
+    """Fields of a recipe, and others beside them."""
+    if isinstance(values, dict) and (misplaced := [name for name in NOT_A_MODELS if name in values]):
+        raise LightRNNError(f"{where}: {misplaced[0]} is the whole grid's, so that all models get the same")
+    settings = {"recipe": str} | dict.fromkeys((name for name in RECIPE_FIELDS if name not in NOT_A_MODELS), None)
+    _check_fields(values, beside | settings, where)
+
+
+def _recipe(overrides: Facts, where: str) -> Recipe:
     with _told(where):
-        recipe = Recipe.load(overrides.pop("recipe", "small")).override(overrides)
+        fields_given = {name: value for name, value in overrides.items() if name != "recipe"}
+        recipe = Recipe.load(overrides.get("recipe", "small")).override(fields_given)
         check_rounds(recipe)
-    return ModelEntry(_name(entry, where), recipe, seeds=_seeds(entry.get("seeds", []), where))
+    return recipe

@@ -30,8 +30,11 @@ from ..inference.mixture import mixed, tune
 from ..inference.network import NetworkLM
 from ..models.checkpoint import load_model
 from ..models.folder import CONFIG, TRAINING, VOCABULARY, read_config
+from ..models.kind import kind_of
 from ..ngram.kneser_ney import estimate
+from ..ngram.packed import packed_bytes
 from ..outputs import locked, settle, sweep
+from ..packed.model import Network, write
 from ..runtime import Progress, choose_device, silent, threads
 from ..text.corpus import SPLITS, Corpus, is_data_folder, prepare
 from ..text.presets import find_preset, find_splits
@@ -51,7 +54,7 @@ FACTS = record(  # of a finished run
         "valid": PERPLEXITY,
         "test": PERPLEXITY,
         "mix": maybe(record({"with": text(), "weight": number(least=0, most=1), "test": PERPLEXITY})),
-        "bytes": record(dict.fromkeys(("weights", "table", "vocabulary"), whole())),
+        "bytes": record(dict.fromkeys(("weights", "table", "vocabulary"), whole()), {"packed": whole()}),
         "words_per_second": number(least=0),
         **dict.fromkeys(("training_seconds", "start_table_seconds", "refinement_seconds"), SECONDS),
         "refinement_share": number(least=0, most=1),
@@ -75,6 +78,7 @@ class _Estimated:
     test: LogProbs
     ngrams: int
     bytes: int
+    packed: int  # bytes of its file
     seconds: float
 
 
@@ -215,17 +219,19 @@ class Comparison:
         curve, refining = _curve(lines, before)
         parameters = dict(model.named_parameters())
         beside = [tensor for name, tensor in model.state_dict().items() if name not in parameters]
+        sizes = {
+            "weights": sum(p.nbytes for p in parameters.values()),
+            "table": sum(tensor.nbytes for tensor in beside),
+            "vocabulary": (folder / VOCABULARY).stat().st_size,
+        }
+        packs = kind_of(model.config).predictor is not None
         return {
             "valid": trained["best_perplexity"],
             "test": perplexity_of(test),
             "mix": mix,
             "parameters": sum(p.numel() for p in parameters.values()),
             "alone": model.config.alone,
-            "bytes": {
-                "weights": sum(p.nbytes for p in parameters.values()),
-                "table": sum(tensor.nbytes for tensor in beside),
-                "vocabulary": (folder / VOCABULARY).stat().st_size,
-            },
+            "bytes": sizes | {"packed": len(write(Network.load(folder))) if packs else sum(sizes.values())},
             "words_per_second": words / seconds,
             "training_seconds": seconds,
             "start_table_seconds": before,
@@ -246,6 +252,7 @@ class Comparison:
                 "weights": estimated.bytes,
                 "table": 0,
                 "vocabulary": (corpus.path / "vocab.tsv").stat().st_size,
+                "packed": estimated.packed,
             },
             "words_per_second": len(corpus.split("train")) / estimated.seconds,
             "training_seconds": estimated.seconds,
@@ -267,7 +274,8 @@ class Comparison:
                 for level in model.levels
                 for array in (level.keys, level.log10_probs, level.log10_backoffs)
             )
-            self._estimated[entry.name, order] = _Estimated(valid, test, sum(model.counts), size, seconds)
+            packed = len(packed_bytes(model))
+            self._estimated[entry.name, order] = _Estimated(valid, test, sum(model.counts), size, packed, seconds)
         return self._estimated[entry.name, order]
 
     def _file(self, run: GridRun) -> Path:

@@ -104,6 +104,7 @@ def _shown(column: Column, value: float | None, spread: float | None) -> str:
     return "not reached" if isinf(value) else column.shown(value) + beside
 
 
+COUNTED = ("training", "start_table", "refinement")  # what a budget of minutes counts
 RESULTS = (
     Column("valid", _ppl, lambda run: run["valid"]),
     Column("test", _ppl, lambda run: run["test"]),
@@ -114,6 +115,9 @@ RESULTS = (
     Column("weights", human_bytes, lambda run: run["bytes"]["weights"]),
     Column("table", human_bytes, lambda run: run["bytes"]["table"]),
     Column("vocabulary", human_bytes, lambda run: run["bytes"]["vocabulary"]),
+    Column("packed", human_bytes, lambda run: run["bytes"].get("packed")),
+    Column("epochs", "{:.1f}".format, lambda run: run["curve"][-1]["epoch"] if run["curve"] else None),
+    Column("hours", "{:.2f}".format, lambda run: sum(run[f"{part}_seconds"] for part in COUNTED) / 3600),
     Column("words/s", _count, lambda run: run["words_per_second"]),
     Column("seconds", _count, lambda run: run["training_seconds"]),
 )

@@ -81,8 +81,12 @@ class LightRNN(RecurrentModel):
         After a state only the last of the K is fed, since the others are in it; without one, all but the -1 in front,
         of which every track has as many.
         """
-        scored_by, state = self.features(codes, state)  # (B, S, F)
-        features = scored_by.flatten(0, 1)
+        features, state = self.features(codes, state)
+        return self.scored(codes, features), state
+
+    def scored(self, codes: Tensor, features: Tensor) -> Tensor:
+        """The last S of the codes (B, K+S) by their features (B, S, F): log-probabilities (B, S, 1)."""
+        features = features.flatten(0, 1)
         targets = codes[:, self.components :].flatten()  # (B·S,)
         found = features.new_zeros(len(features), dtype=torch.promote_types(features.dtype, torch.float32))
         for s, (first, n) in enumerate(zip(self.offsets, self.shape, strict=True)):
@@ -95,7 +99,7 @@ class LightRNN(RecurrentModel):
                 scores = self.scores(s, features[where], self._prefixes(codes, where, s))  # (positions, n_s)
                 picked = -F.cross_entropy(scores, targets[where] - first, reduction="none")
             found = found.index_copy(0, where, picked.to(found.dtype))
-        return found.view(len(codes), -1, 1), state
+        return found.view(len(codes), -1, 1)
 
     def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """The same in whole words: see LanguageModel. Part s is log P of component s given the ones before it, 0 for a

@@ -44,9 +44,14 @@ ABOUT = record(
 
 def write_packed(model: NGram, path: str | Path, *, force: bool = False) -> None:
     """The file; it appears when it is complete, or not at all. If there is one already, `force` replaces it."""
-    data = write_parts(pack(model), stored=AT_ONCE)
+    data = packed_bytes(model)
     with replace_output(path, "file", force=force) as stage:
         stage.write_bytes(data)
+
+
+def packed_bytes(model: NGram) -> bytes:
+    """The whole file."""
+    return write_parts(pack(model), stored=AT_ONCE)
 
 
 def read_packed(path: str | Path) -> NGram:

@@ -181,7 +181,7 @@ def _refine(run: Run, progress: Progress) -> Refined:
     config, vocabulary, valid = run.recipe.bootstrap, run.corpus.vocabulary, run.trainer.valid
     seed = run.recipe.training.seed + 1000 * (run.round + 1)
     torch.manual_seed(seed)
-    trained = cast(LightRNN, run.trainer.model.eval())
+    trained = cast(LightRNN, run.trainer.result.eval())
     with run.clock.on("training"):
         before = evaluate(trained, valid, vocabulary).perplexity
     with run.clock.on("refinement"):

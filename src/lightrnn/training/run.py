@@ -139,7 +139,7 @@ def save_best(run: Run) -> None:
         "words": run.words_read,
         "steps": run.step,
     }
-    save_model(run.folder, run.trainer.model, run.corpus.vocabulary, summary)
+    save_model(run.folder, run.trainer.result, run.corpus.vocabulary, summary)
 
 
 def reopen(corpus: Corpus, folder: Path, changes: dict[str, Any], *, device: torch.device | None = None) -> Run:

@@ -28,6 +28,7 @@ from ..text.rare import with_unknown
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Window, text_windows
+from .averaging import Average
 from .clock import Clock
 from .row_adam import RowAdam
 
@@ -105,9 +106,15 @@ class Trainer:
         self.vocabulary = vocabulary
         self.device = next(model.parameters()).device
         self.optimizers = _optimizers(model, config)
+        self.average = Average(model) if config.schedule == "average" else None
         self.clock = clock or Clock()
         self.position = Position(began=self.clock.training)
         self.carried: State | None = None
+
+    @property
+    def result(self) -> RecurrentModel:
+        """What the training makes: the model that is validated, kept and refined."""
+        return self.average.model if self.average else self.model
 
     def run(self) -> Iterator[Batch | Validated]:
         """Train until a budget or the patience is spent; ends with a validation. `stop_reason` then tells why."""
@@ -165,6 +172,7 @@ class Trainer:
     def learning_rate(self) -> float:
         factor = {
             "constant": 1.0,
+            "average": 1.0,
             "cosine": (1 + cos(pi * self.progress)) / 2,
             "halve": self.position.rate_factor,
         }[self.config.schedule]
@@ -179,6 +187,8 @@ class Trainer:
     def _timed_batch(self, window: Window) -> Batch:
         with self.clock.on("training"):
             nats = self.train_step(window)
+            if self.average:
+                self.average.add(self.model, self.position.step)
         tokens = window.tokens
         position = self.position
         position.batch += 1
@@ -223,9 +233,8 @@ class Trainer:
 
     def _validate(self) -> Validated:
         """Validate; note whether it is the best so far; halve the rate if not and the schedule says so."""
-        self.model.eval()
         with self.clock.on("training"):
-            validation = evaluate(self.model, self.valid, self.vocabulary)
+            validation = evaluate(self.result.eval(), self.valid, self.vocabulary)
         position, rate = self.position, self.learning_rate
         if not isfinite(validation.nats):
             raise LightRNNError(
@@ -244,7 +253,7 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the run by name: weights, optimiser, carried state, random state."""
-        named = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        named = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()} | self._averaged()
         for optimizer, torch_optimizer in self.optimizers.items():
             for index, entry in torch_optimizer.state_dict()["state"].items():
                 named |= {f"{optimizer}.{index}.{key}": tensor for key, tensor in entry.items() if tensor is not None}
@@ -254,6 +263,11 @@ class Trainer:
             named["random.cuda"] = torch.cuda.get_rng_state(self.device)
         return named
 
+    def _averaged(self) -> dict[str, Tensor]:
+        """The mean weights by the name that they are saved under, if there are any."""
+        means = self.average.model.named_parameters() if self.average else ()
+        return {f"average.{name}": mean.detach() for name, mean in means}
+
     def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
         """Go on from what `tensors()` and the position, as a dict, were; tensors that do not fit change nothing."""
         self._check_tensors(tensors, position)
@@ -262,6 +276,8 @@ class Trainer:
             return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
         self.model.load_state_dict(named("model."))
+        for name, mean in self._averaged().items():
+            mean.copy_(tensors[name])
         for optimizer, torch_optimizer in self.optimizers.items():
             entries: dict[int, dict[str, Tensor]] = {}
             for name, tensor in named(f"{optimizer}.").items():
@@ -281,7 +297,7 @@ class Trainer:
 
         A parameter that has had no gradient has no moments yet; a state is carried once there was a mini-batch.
         """
-        expected = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        expected = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()} | self._averaged()
         for optimizer, torch_optimizer in self.optimizers.items():
             for index, parameter in enumerate(torch_optimizer.param_groups[0]["params"]):
                 entry = f"{optimizer}.{index}."
