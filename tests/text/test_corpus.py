@@ -102,7 +102,7 @@ def test_memory_is_bounded_by_the_vocabulary(tmp_path: Path) -> None:
     script = (
         "import sys, tracemalloc\nfrom pathlib import Path\nfrom lightrnn import files\n"
         "from lightrnn.text import corpus, id_files\n"
-        "id_files.CHUNK = corpus.MAPPED_BYTES = files.BLOCK_BYTES = 1 << 16\ntracemalloc.start()\n"
+        "corpus.MAPPED_BYTES = 1 << 16\nid_files.CHUNK = files.BLOCK_BYTES = 1 << 14\ntracemalloc.start()\n"
         "corpus.prepare([sys.argv[1]], Path(sys.argv[2]), valid=[sys.argv[3]])\n"
         "print(tracemalloc.get_traced_memory()[1])\n"
     )

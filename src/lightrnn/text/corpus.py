@@ -2,8 +2,8 @@
 
 A data folder holds vocab.tsv (word, tab, count), train.npy, valid.npy and test.npy (int32 token ids, memory-mapped if
 they are large) and data.json (text rules, counts, out-of-vocabulary rates, hashes). The text is read once, so it may
-be a pipe, and on all cores: words get provisional numbers in order of appearance, segment by segment (segments.py), and
-their ids when the vocabulary is known. Memory grows with the number of different words, not with the length of the text.
+be a pipe, and on all cores: words get provisional numbers in order of appearance, segment by segment (segments.py),
+and their ids when the vocabulary is known. Memory grows with the number of different words, not with the text's length.
 """
 
 from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import LightRNNError
 
-CHUNK = 1 << 22  # token ids handled at once when streaming over a file of them
+CHUNK = 1 << 20  # token ids handled at once when streaming over a file of them
 HEADER = re.compile(  # of a .npy file, with the number of ids
     rb"\x93NUMPY\x01\x00(..)\{'descr': '<i4', 'fortran_order': False, 'shape': \((\d{1,15}),\), \} *\n", re.DOTALL
 )

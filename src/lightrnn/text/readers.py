@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,21 +22,26 @@ from typing import Any
 from ..errors import LightRNNError
 from ..runtime import BLAS_VARIABLES, Progress, threads
 from .rules import TextRules
-from .segments import PIECE_BYTES, Piece, Segment, Tell, pieces_of, write_segments
+from .segments import Piece, Segment, Tell, pieces_of, size_of, write_segments
 
 WORTHWHILE_BYTES = 1 << 23  # files with less than this together are read by the time that processes have started
+PIECE_BYTES = 1 << 25  # that one process reads at a time, where there are many more; of compressed files, a whole one
+PIECES = 4  # for each process at least, so that all have something to do until the end
 PATIENCE = 0.1  # seconds between two looks at how far the others are
 SERVE = "from lightrnn.text.readers import serve; serve()"
 
 Part = Sequence[Piece]  # what one process reads at a time
 
 
-def read_segments(files: Iterable[str], rules: TextRules, folder: Path, progress: Progress) -> Iterator[Segment]:
+def read_segments(
+    files: Sequence[str], rules: TextRules, folder: Path, progress: Progress
+) -> Generator[Segment, None, None]:
     """The text of some files in order, as segments in a folder; read on as many cores as `threads` allows."""
-    pieces = [piece for file in files for piece in pieces_of(file)]
-    size = sum(piece.size for piece in pieces)
+    size = sum(map(size_of, files))
     beside = threads() if size >= WORTHWHILE_BYTES and sys.executable else 1
-    parts = list(_parts(pieces)) if beside > 1 else [pieces]
+    most = min(PIECE_BYTES, size // (PIECES * beside) + 1)
+    pieces = [piece for file in files for piece in pieces_of(file, most)]
+    parts = list(_parts(pieces, most)) if beside > 1 else [pieces]
     stems = [str(folder / str(number)) for number in range(len(parts))]
     tally = _Tally(size, progress)
     with _Readers(rules, beside, tally.add) as readers:
@@ -53,11 +58,11 @@ def read_segments(files: Iterable[str], rules: TextRules, folder: Path, progress
                 yield from future.result()
 
 
-def _parts(pieces: Iterable[Piece]) -> Iterator[Part]:
-    """Pieces that follow each other, as many as make up PIECE_BYTES; what only this process can read by itself."""
+def _parts(pieces: Iterable[Piece], most: int) -> Iterator[Part]:
+    """Pieces that follow each other, as many as have so many bytes; what only this process can read by itself."""
     part: list[Piece] = []
     for piece in pieces:
-        is_full = sum(before.size for before in part) + piece.size > PIECE_BYTES
+        is_full = sum(before.size for before in part) + piece.size > most
         if part and (is_full or not (_is_seen_by_all(piece) and _is_seen_by_all(part[-1]))):
             yield part
             part = []

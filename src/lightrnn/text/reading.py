@@ -89,9 +89,7 @@ def line_blocks(source: str | Path, errors: Errors = "strict", remedy: str = CON
             yield text.removesuffix("\n").split("\n")
 
 
-def word_blocks(
-    source: str | Path, rules: TextRules, begin: int = 0, end: int | None = None
-) -> Iterator[list[bytes]]:
+def word_blocks(source: str | Path, rules: TextRules, begin: int = 0, end: int | None = None) -> Iterator[list[bytes]]:
     """The words of a file as UTF-8 bytes, eos after each line, in lists of some 200,000 words.
 
     Memory is bounded by the block, however long the file or its lines. A last line without a newline is closed too.

@@ -21,8 +21,6 @@ from .reading import LONGEST, word_blocks
 from .rules import TextRules
 
 SEGMENT_WORDS = 1 << 20  # different words from which on a segment ends with the block
-PIECE_BYTES = 1 << 25  # of a plain file that one process reads at once
-
 
 
 class Tell(Protocol):
@@ -40,15 +38,18 @@ class Piece(NamedTuple):
     size: int
 
 
-def pieces_of(file: str) -> list[Piece]:
-    """A file in pieces of some PIECE_BYTES that end where a line ends; one, if it is compressed or a pipe."""
-    if file == "-" or not Path(file).is_file():
-        return [Piece(file, 0, None, 0)]
-    size = Path(file).stat().st_size
+def size_of(file: str) -> int:
+    """Bytes on disk; 0 for a pipe."""
+    return Path(file).stat().st_size if file != "-" and Path(file).is_file() else 0
+
+
+def pieces_of(file: str, most: int) -> list[Piece]:
+    """A file in pieces of about so many bytes that end where a line ends; one, if it is compressed or a pipe."""
+    size = size_of(file)
     cuts = [0]
-    if not is_compressed(file):
+    if size > most and not is_compressed(file):
         with Path(file).open("rb") as opened:
-            for place in range(PIECE_BYTES, size, PIECE_BYTES):
+            for place in range(most, size, most):
                 if place > cuts[-1]:
                     opened.seek(place - 1)
                     line = opened.readline(LONGEST["line"])
@@ -81,7 +82,7 @@ class Segment:
         return Path(f"{self.stem}.words").read_bytes().split(b"\n")
 
     def counts(self) -> NDArray[np.int64]:
-        return np.fromfile(f"{self.stem}.counts", np.int64)
+        return np.frombuffer(Path(f"{self.stem}.counts").read_bytes(), np.int64)
 
     def ids(self, begin: int = 0, end: int | None = None) -> Iterator[NDArray[np.int32]]:
         """Its own numbers of tokens from `begin` to `end`, in chunks."""
@@ -91,12 +92,12 @@ class Segment:
 
     def share(self, numbers: NDArray[np.int32]) -> None:
         """Keep the numbers that all segments share, by its own ones, in place of the words."""
-        numbers.tofile(f"{self.stem}.numbers")
+        Path(f"{self.stem}.numbers").write_bytes(numbers.tobytes())  # tofile() does not tell that a disk is full
         for suffix in ("words", "counts"):
             Path(f"{self.stem}.{suffix}").unlink()
 
     def shared(self) -> NDArray[np.int32]:
-        return np.fromfile(f"{self.stem}.numbers", np.int32)
+        return np.frombuffer(Path(f"{self.stem}.numbers").read_bytes(), np.int32)
 
     def remove(self) -> None:
         for suffix in ("ids", "numbers"):
@@ -121,7 +122,7 @@ def write_segments(pieces: Sequence[Piece], rules: TextRules, stem: str, tell: T
         counts = np.zeros(len(seen), np.int64)
         for chunk in segment.ids():
             counts += np.bincount(chunk, minlength=len(seen))
-        counts.tofile(f"{path}.counts")
+        Path(f"{path}.counts").write_bytes(counts.tobytes())
         Path(f"{path}.words").write_bytes(b"\n".join(seen))
         del seen
         yield segment
