@@ -1,6 +1,5 @@
 """Text that several processes read: the same bytes as from one, errors that arrive as they are, kills, memory."""
 
-import contextlib
 import gzip
 import lzma
 import os
@@ -201,10 +200,10 @@ def test_errors_of_the_system_arrive_as_they_are(tmp_path: Path, side_by_side: A
 # --- kills
 
 
-def children(process: "subprocess.Popen[str]") -> list[int]:
-    with contextlib.suppress(FileNotFoundError):
-        return [int(n) for n in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-    return []
+def readers_of(process: "subprocess.Popen[str]", folder: Path) -> list[int]:
+    """The processes that read for another one that writes in a folder, when both have begun."""
+    wait_for(lambda: len(list(folder.glob(".out.*/segments/*.ids"))) >= 2, process)
+    return [int(n) for n in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
 def names(folder: Path) -> list[str]:
@@ -234,13 +233,11 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_reader_ends_the_preparation(large: Path, tmp_path: Path, number: int) -> None:
     with started("prepare", large, "-o", tmp_path / "out", "--threads", "2", folder=tmp_path) as process:
-        wait_for(lambda: len(children(process)) == 2, process)
-        first, second = children(process)
-        os.kill(second, signal.SIGSTOP)  # it would go on for ever
+        first, second = readers_of(process, tmp_path)
         os.kill(first, number)
         _, told = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert f"error: a process that read {large / 'a'} " in told
+    assert f"error: a process that read {large}" in told
     assert ("was killed" in told) == (number == signal.SIGKILL)
     assert len(told.splitlines()) == 1
     assert not is_running(second)
@@ -251,10 +248,9 @@ def test_a_killed_reader_ends_the_preparation(large: Path, tmp_path: Path, numbe
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_leaves_nothing_behind(large: Path, tmp_path: Path, number: int, code: int) -> None:
     with started("prepare", large, "-o", tmp_path / "out", "--threads", "2", folder=tmp_path) as process:
-        wait_for(lambda: len(children(process)) == 2, process)
-        others = children(process)
+        others = readers_of(process, tmp_path)
         for other in others:
-            os.kill(other, signal.SIGSTOP)
+            os.kill(other, signal.SIGSTOP)  # they would go on for ever
         process.send_signal(number)
         assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == code
@@ -265,8 +261,7 @@ def test_a_stop_leaves_nothing_behind(large: Path, tmp_path: Path, number: int, 
 @on_linux
 def test_readers_end_when_the_program_is_killed(large: Path, tmp_path: Path) -> None:
     with started("prepare", large, "-o", tmp_path / "out", "--threads", "2", folder=tmp_path) as process:
-        wait_for(lambda: len(children(process)) == 2, process)
-        others = children(process)
+        others = readers_of(process, tmp_path)
         process.kill()
         process.wait()
     deadline = time.monotonic() + 30
