@@ -340,13 +340,14 @@ class WordTable:
 
         A word that stands alone has its row and no more.
         """
-        lines = [
-            HEADER + "x".join(map(str, self.shape)) + (f", {self.alone} alone" if self.alone else ""),
-            "\t".join(("word", *component_names(self.components))),
-        ]
-        for word, codes in zip(vocabulary.words, self.codes.tolist(), strict=True):
-            lines.append("\t".join((word, *(str(code) for code in codes if code >= 0))))
-        file.write(("\n".join(lines) + "\n").encode())
+        shape = HEADER + "x".join(map(str, self.shape)) + (f", {self.alone} alone" if self.alone else "")
+        heading = "\t".join(("word", *component_names(self.components)))
+        file.write(f"{shape}\n{heading}\n".encode())
+        codes = (place.tolist() for place in self.codes)
+        file.writelines(
+            ("\t".join((word, *(str(code) for code in place if code >= 0))) + "\n").encode()
+            for word, place in zip(vocabulary.words, codes, strict=True)
+        )
 
     @property
     def digest(self) -> str:
