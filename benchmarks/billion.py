@@ -1,10 +1,10 @@
-"""`lightrnn prepare` on 800 million words in 100 shards: words a second and memory on one and two cores, the same bytes.
+"""`lightrnn prepare` on 800 million words in 100 shards: words a second and memory on one core and two, the same bytes.
 
     LIGHTRNN_CORPORA=… python benchmarks/billion.py --work FOLDER [--words 800e6] [--shards 100] [--processes 1 2]
 
 The shards are made of the pooled novels of six languages, again and again, and are kept in FOLDER for the next time
-(5.4 bytes a word); the data folders (4 bytes a word) are removed when they were compared. A tenth of the shards, with the
-same words in it if it is 60 million words and more, shows what memory owes to the length of the text.
+(5.4 bytes a word); the data folders (4 bytes a word) are removed when they were compared. A tenth of the shards, which
+has the same vocabulary if it has 60 million words or more, shows what memory owes to the length of the text.
 """
 
 import argparse

@@ -55,8 +55,8 @@ def make_text(folder: Path, copies: int, share: float) -> int:
     for split in ("valid", "test"):
         with (folder / f"{split}.txt").open("wb") as file:
             for name in POOLED:
-                lines = itertools.islice(lines_of(name, split), HELD_OUT_LINES)
-                file.writelines(marked([line], mark) for line, mark in zip(lines, itertools.cycle(marks)))  # noqa: B905
+                held_out = itertools.islice(lines_of(name, split), HELD_OUT_LINES)
+                file.writelines(marked([line], mark) for line, mark in zip(held_out, itertools.cycle(marks)))
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
