@@ -61,10 +61,10 @@ def choose_vocabulary(
     rules: TextRules,
     min_count: int = 1,
     max_words: int | None = None,
-) -> Vocabulary:
-    """The words to keep, most frequent first (ties: first seen first); the counts of the others go to unk.
+) -> tuple[Vocabulary, NDArray[np.int32]]:
+    """The words to keep, most frequent first (ties: first seen first), and the ids of all words that were given.
 
-    The special words are always kept and are part of max_words.
+    The counts of those that are not kept go to unk. The special words are always kept and are part of max_words.
     """
     missing = [special for special in rules.specials if special not in words]
     words = [*words, *missing]
@@ -82,7 +82,11 @@ def choose_vocabulary(
     chosen_counts = counts[order]
     chosen_counts[np.flatnonzero(order == words.index(rules.unk))] += total - chosen_counts.sum()
     resorted = np.argsort(-chosen_counts, kind="stable")
-    return Vocabulary([words[i] for i in order[resorted]], chosen_counts[resorted], rules)
+    order = order[resorted]
+    chosen = Vocabulary([words[i] for i in order.tolist()], chosen_counts[resorted], rules)
+    ids = np.full(len(words), chosen.unk_id, np.int32)
+    ids[order] = np.arange(len(order))
+    return chosen, ids[: len(words) - len(missing)]
 
 
 def is_data_folder(path: str | Path) -> bool:
@@ -130,8 +134,7 @@ def prepare(
         cut = text.tokens if sources["valid"] else _cut_point(text, words.index(rules.eos))
         for chunk in text.chunks(cut, text.tokens):
             counts -= np.bincount(chunk, minlength=len(words))
-        chosen = _vocabulary(vocabulary, words, counts, rules, min_count, max_words)
-        final = chosen.encode(words)
+        chosen, final = _vocabulary(vocabulary, words, counts, rules, min_count, max_words)
         del words, counts
         with (folder / "vocab.tsv").open("wb") as file:
             chosen.write(file)
@@ -196,8 +199,8 @@ def read_text(sources: Sources, rules: TextRules, progress: Progress = silent) -
         raise _empty("text", files)
     ids = np.concatenate(blocks)
     words = [word.decode() for word in seen]
-    vocabulary = choose_vocabulary(words, np.bincount(ids, minlength=len(words)), rules)
-    return vocabulary, vocabulary.encode(words)[ids]
+    vocabulary, final = choose_vocabulary(words, np.bincount(ids, minlength=len(words)), rules)
+    return vocabulary, final[ids]
 
 
 def _cut_point(text: NumberedText, eos: int) -> int:
@@ -220,14 +223,15 @@ def _vocabulary(
     rules: TextRules,
     min_count: int,
     max_words: int | None,
-) -> Vocabulary:
+) -> tuple[Vocabulary, NDArray[np.int32]]:
+    """The vocabulary, chosen or given, with the counts of a text, and the ids of that text's words."""
     if given is None:
         return choose_vocabulary(words, counts, rules, min_count, max_words)
     if not isinstance(given, Vocabulary):
         given = Vocabulary.read(given, rules)
-    known = np.zeros(len(given), np.int64)
-    np.add.at(known, given.encode(words), counts)
-    return Vocabulary(given.words, known, rules)
+    known, ids = np.zeros(len(given), np.int64), given.encode(words)
+    np.add.at(known, ids, counts)
+    return Vocabulary(given.words, known, rules), ids
 
 
 def _describe(folder: Path, vocabulary: Vocabulary, sources: dict[str, list[str]]) -> dict[str, Any]:
