@@ -23,11 +23,11 @@ from ..outputs import replace_output, settle
 from ..runtime import Progress, silent
 from .id_files import bincount, check_header, id_chunks, write_ids
 from .presets import choose_splits, find_preset
-from .readers import read_segments
 from .reading import word_blocks
 from .rules import Convention, TextRules
 from .segments import NumberedText, WordCounts, WordNumbers
 from .vocabulary import Vocabulary
+from .workers import read_segments
 
 DATA = "data.json"
 DATA_FORMAT = 1

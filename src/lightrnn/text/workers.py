@@ -26,11 +26,12 @@ from .segments import Piece, Segment, Tell, pieces_of, size_of, write_segments
 
 WORTHWHILE_BYTES = 1 << 23  # files with less than this together are read by the time that processes have started
 PIECE_BYTES = 1 << 25  # that one process reads at a time, where there are many more; of compressed files, a whole one
-PIECES = 4  # for each process at least, so that all have something to do until the end
+PIECES = 4  # for each process, so that all have something to do until the end
+LEAST_BYTES = 1 << 20  # of a piece, however many processes there may be
 PATIENCE = 0.1  # seconds between two looks at how far the others are
-SERVE = "from lightrnn.text.readers import serve; serve()"
+SERVE = "from lightrnn.text.workers import serve; serve()"
 
-Part = Sequence[Piece]  # what one process reads at a time
+Lot = Sequence[Piece]  # what one process reads at a time
 
 
 def read_segments(
@@ -39,36 +40,37 @@ def read_segments(
     """The text of some files in order, as segments in a folder; read on as many cores as `threads` allows."""
     size = sum(map(size_of, files))
     beside = threads() if size >= WORTHWHILE_BYTES and sys.executable else 1
-    most = min(PIECE_BYTES, size // (PIECES * beside) + 1)
+    most = min(PIECE_BYTES, max(LEAST_BYTES, size // (PIECES * beside)))
     pieces = [piece for file in files for piece in pieces_of(file, most)]
-    parts = list(_parts(pieces, most)) if beside > 1 else [pieces]
-    stems = [str(folder / str(number)) for number in range(len(parts))]
+    lots = list(_lots(pieces, most)) if beside > 1 else [pieces]
+    stems = [str(folder / str(number)) for number in range(len(lots))]
     tally = _Tally(size, progress)
-    with _Readers(rules, beside, tally.add) as readers:
+    with _Workers(rules, beside, tally.add) as workers:
         futures = [
-            readers.submit(part, stem) if len(parts) > 1 and all(map(_is_seen_by_all, part)) else None
-            for part, stem in zip(parts, stems, strict=True)
+            workers.submit(lot, stem) if len(lots) > 1 and all(map(_is_seen_by_all, lot)) else None
+            for lot, stem in zip(lots, stems, strict=True)
         ]
-        for part, stem, future in zip(parts, stems, futures, strict=True):
+        for lot, stem, future in zip(lots, stems, futures, strict=True):
             if future is None:
-                yield from write_segments(part, rules, stem, tally.add_and_show)
+                yield from write_segments(lot, rules, stem, tally.add_and_show)
             else:
                 while wait([future], PATIENCE).not_done:
                     tally.show()
                 yield from future.result()
 
 
-def _parts(pieces: Iterable[Piece], most: int) -> Iterator[Part]:
+def _lots(pieces: Iterable[Piece], most: int) -> Iterator[Lot]:
     """Pieces that follow each other, as many as have so many bytes; what only this process can read by itself."""
-    part: list[Piece] = []
+    lot: list[Piece] = []
+    size = 0
     for piece in pieces:
-        is_full = sum(before.size for before in part) + piece.size > most
-        if part and (is_full or not (_is_seen_by_all(piece) and _is_seen_by_all(part[-1]))):
-            yield part
-            part = []
-        part.append(piece)
-    if part:
-        yield part
+        if lot and (size + piece.size > most or not (_is_seen_by_all(piece) and _is_seen_by_all(lot[-1]))):
+            yield lot
+            lot, size = [], 0
+        lot.append(piece)
+        size += piece.size
+    if lot:
+        yield lot
 
 
 def _is_seen_by_all(piece: Piece) -> bool:
@@ -101,8 +103,8 @@ class _Tally:
         self._progress("reading", self._words, max(total, self._words) if total else 0)
 
 
-class _Readers:
-    """Processes that read parts, and a thread for each that waits for what it tells."""
+class _Workers:
+    """Processes that read lots, and a thread for each that waits for what it tells."""
 
     def __init__(self, rules: TextRules, most: int, tell: Tell) -> None:
         self._rules, self._most, self._tell = rules, most, tell
@@ -110,7 +112,7 @@ class _Readers:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
 
-    def __enter__(self) -> "_Readers":
+    def __enter__(self) -> "_Workers":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,24 +124,24 @@ class _Readers:
             with contextlib.suppress(BrokenPipeError), process:  # there may be something that it was not told
                 pass
 
-    def submit(self, part: Part, stem: str) -> "Future[list[Segment]]":
+    def submit(self, lot: Lot, stem: str) -> "Future[list[Segment]]":
         if len(self._processes) < self._most:
             self._processes.append(_start())
             self._idle.put(self._processes[-1])
-        return self._pool.submit(self._read, part, stem)
+        return self._pool.submit(self._read, lot, stem)
 
-    def _read(self, part: Part, stem: str) -> list[Segment]:
+    def _read(self, lot: Lot, stem: str) -> list[Segment]:
         process = self._idle.get()
         try:
-            return list(self._told(process, part, stem))
+            return list(self._told(process, lot, stem))
         finally:
             self._idle.put(process)
 
-    def _told(self, process: "subprocess.Popen[bytes]", part: Part, stem: str) -> Iterator[Segment]:
+    def _told(self, process: "subprocess.Popen[bytes]", lot: Lot, stem: str) -> Iterator[Segment]:
         assert process.stdin
         assert process.stdout
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps([self._rules.to_dict(), part, stem]).encode() + b"\n")
+            process.stdin.write(json.dumps([self._rules.to_dict(), lot, stem]).encode() + b"\n")
             process.stdin.flush()
         while line := process.stdout.readline():
             kind, *facts = json.loads(line)
@@ -151,7 +153,7 @@ class _Readers:
                 return
             else:
                 raise _error(kind, facts)
-        raise LightRNNError(f"a process that read {part[0].file} {_end(process.wait())}")
+        raise LightRNNError(f"a process that read {lot[0].file} {_end(process.wait())}")
 
 
 def _start() -> "subprocess.Popen[bytes]":
@@ -187,14 +189,14 @@ def serve() -> None:
     for line in sys.stdin.buffer:
         rules, pieces, stem = json.loads(line)
         try:
-            part = [Piece(*piece) for piece in pieces]
-            for segment in write_segments(part, TextRules(**rules), stem, _tell_read):
+            lot = [Piece(*piece) for piece in pieces]
+            for segment in write_segments(lot, TextRules(**rules), stem, _tell_read):
                 _tell("segment", segment.stem, segment.tokens)
             _tell("done")
         except LightRNNError as error:
             _tell("refused", str(error))
         except OSError as error:
-            _tell("system", error.errno, error.strerror, error.filename)
+            _tell("system", error.errno, error.strerror or str(error), error.filename)
         except MemoryError:
             _tell("memory")
 

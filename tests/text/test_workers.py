@@ -18,12 +18,12 @@ import zstandard
 from helpers import Call, made_up_text, printed, refused, run_apart, snapshot, started, wait_for, write
 from lightrnn.errors import LightRNNError
 from lightrnn.runtime import silent
-from lightrnn.text import readers, segments
+from lightrnn.text import segments, workers
 from lightrnn.text.corpus import prepare
-from lightrnn.text.readers import read_segments
 from lightrnn.text.reading import word_blocks
 from lightrnn.text.rules import TextRules
 from lightrnn.text.segments import NumberedText, WordCounts, pieces_of
+from lightrnn.text.workers import read_segments
 from oracle import plain_words
 
 PACK = {"txt": bytes, "gz": gzip.compress, "xz": lzma.compress, "zst": zstandard.compress}
@@ -45,9 +45,9 @@ def side_by_side(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes so many processes read, however short the text, in pieces of so many bytes."""
 
     def use(processes: int, piece_bytes: int = 1000) -> None:
-        monkeypatch.setattr(readers, "threads", lambda: processes)
-        monkeypatch.setattr(readers, "WORTHWHILE_BYTES", 0)
-        monkeypatch.setattr(readers, "PIECE_BYTES", piece_bytes)
+        monkeypatch.setattr(workers, "threads", lambda: processes)
+        monkeypatch.setattr(workers, "WORTHWHILE_BYTES", 0)
+        monkeypatch.setattr(workers, "PIECE_BYTES", piece_bytes)
 
     return use
 
@@ -62,8 +62,8 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(process.pid)
         return process
 
-    start_one = readers._start
-    monkeypatch.setattr(readers, "_start", start)
+    start_one = workers._start
+    monkeypatch.setattr(workers, "_start", start)
     return found
 
 
@@ -155,8 +155,8 @@ def test_a_pipe_among_files(tmp_path: Path, call: Call, side_by_side: Any, start
 def test_the_main_module_may_be_anything(tmp_path: Path) -> None:
     """A script without a guard, read from stdin: it is not run again by the processes that it starts."""
     script = (
-        "import sys\nfrom lightrnn.text import readers\nfrom lightrnn.runtime import use_threads\n"
-        "from lightrnn.text.corpus import prepare\nreaders.WORTHWHILE_BYTES = 0\nuse_threads(2)\n"
+        "import sys\nfrom lightrnn.text import workers\nfrom lightrnn.runtime import use_threads\n"
+        "from lightrnn.text.corpus import prepare\nworkers.WORTHWHILE_BYTES = 0\nuse_threads(2)\n"
         f"print(len(prepare({str(shards(tmp_path))!r}, {str(tmp_path / 'out')!r}).vocabulary))\n"
     )
     done = subprocess.run([sys.executable, "-"], input=script.encode(), capture_output=True, check=True)
@@ -200,7 +200,7 @@ def test_errors_of_the_system_arrive_as_they_are(tmp_path: Path, side_by_side: A
 # --- kills
 
 
-def readers_of(process: "subprocess.Popen[str]", folder: Path) -> list[int]:
+def workers_of(process: "subprocess.Popen[str]", folder: Path) -> list[int]:
     """The processes that read for another one that writes in a folder, when both have begun."""
     wait_for(lambda: len(list(folder.glob(".out.*/segments/*.ids"))) >= 2, process)
     return [int(n) for n in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
@@ -231,9 +231,9 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /
 
 @on_linux
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_reader_ends_the_preparation(large: Path, tmp_path: Path, number: int) -> None:
+def test_a_killed_worker_ends_the_preparation(large: Path, tmp_path: Path, number: int) -> None:
     with started("prepare", large, "-o", tmp_path / "out", "--threads", "2", folder=tmp_path) as process:
-        first, second = readers_of(process, tmp_path)
+        first, second = workers_of(process, tmp_path)
         os.kill(first, number)
         _, told = process.communicate(timeout=60)
     assert process.returncode == 2
@@ -248,7 +248,7 @@ def test_a_killed_reader_ends_the_preparation(large: Path, tmp_path: Path, numbe
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_leaves_nothing_behind(large: Path, tmp_path: Path, number: int, code: int) -> None:
     with started("prepare", large, "-o", tmp_path / "out", "--threads", "2", folder=tmp_path) as process:
-        others = readers_of(process, tmp_path)
+        others = workers_of(process, tmp_path)
         for other in others:
             os.kill(other, signal.SIGSTOP)  # they would go on for ever
         process.send_signal(number)
@@ -259,9 +259,9 @@ def test_a_stop_leaves_nothing_behind(large: Path, tmp_path: Path, number: int, 
 
 
 @on_linux
-def test_readers_end_when_the_program_is_killed(large: Path, tmp_path: Path) -> None:
+def test_workers_end_when_the_program_is_killed(large: Path, tmp_path: Path) -> None:
     with started("prepare", large, "-o", tmp_path / "out", "--threads", "2", folder=tmp_path) as process:
-        others = readers_of(process, tmp_path)
+        others = workers_of(process, tmp_path)
         process.kill()
         process.wait()
     deadline = time.monotonic() + 30
@@ -278,9 +278,9 @@ MEMORY = """
 import re, resource, sys
 from pathlib import Path
 from lightrnn.runtime import use_threads
-from lightrnn.text import readers
+from lightrnn.text import workers
 from lightrnn.text.corpus import prepare
-readers.WORTHWHILE_BYTES = 0
+workers.WORTHWHILE_BYTES = 0
 use_threads(2)
 prepare(sys.argv[1:3], sys.argv[3])
 print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024)
