@@ -155,8 +155,9 @@ def test_a_pipe_among_files(tmp_path: Path, call: Call, side_by_side: Any, start
 def test_the_main_module_may_be_anything(tmp_path: Path) -> None:
     """A script without a guard, read from stdin: it is not run again by the processes that it starts."""
     script = (
-        "import sys\nfrom lightrnn.text import workers\nfrom lightrnn.runtime import use_threads\n"
-        "from lightrnn.text.corpus import prepare\nworkers.WORTHWHILE_BYTES = 0\nuse_threads(2)\n"
+        "from lightrnn.text import workers\nfrom lightrnn.runtime import use_threads\n"
+        "from lightrnn.text.corpus import prepare\n"
+        "workers.WORTHWHILE_BYTES, workers.LEAST_BYTES = 0, 1\nuse_threads(2)\n"
         f"print(len(prepare({str(shards(tmp_path))!r}, {str(tmp_path / 'out')!r}).vocabulary))\n"
     )
     done = subprocess.run([sys.executable, "-"], input=script.encode(), capture_output=True, check=True)
@@ -280,7 +281,7 @@ from pathlib import Path
 from lightrnn.runtime import use_threads
 from lightrnn.text import workers
 from lightrnn.text.corpus import prepare
-workers.WORTHWHILE_BYTES = 0
+workers.WORTHWHILE_BYTES, workers.LEAST_BYTES = 0, 1
 use_threads(2)
 prepare(sys.argv[1:3], sys.argv[3])
 print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024)
