@@ -42,7 +42,8 @@ def two_pass(source: Path, out: Path) -> int:
 def peak_memory(source: Path, out: Path) -> float:
     """Peak resident megabytes of a process that does nothing but prepare."""
     script = (
-        "import sys, resource\nfrom pathlib import Path\nfrom lightrnn.text.corpus import prepare\n"
+        "import sys, resource\nfrom pathlib import Path\nfrom lightrnn.runtime import use_threads\n"
+        "from lightrnn.text.corpus import prepare\nuse_threads(1)\n"
         "prepare([sys.argv[1]], Path(sys.argv[2]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)\n"
     )

@@ -75,10 +75,15 @@ _OPENERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def read_blocks(source: str | Path) -> Iterator[bytes]:
+def is_compressed(path: str | Path) -> bool:
+    """Whether a file is unfolded as it is read, as its name says."""
+    return Path(path).suffix in {".zst", *_OPENERS}
+
+
+def read_blocks(source: str | Path, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
     """The (decompressed) bytes of a file, or of stdin for "-", in blocks of at most BLOCK_BYTES.
 
-    What a pipe holds is given at once, without waiting for more.
+    What a pipe holds is given at once, without waiting for more. begin, end: these bytes only, of a plain file.
     """
     name = str(source)
     path = Path(source)
@@ -90,8 +95,12 @@ def read_blocks(source: str | Path) -> Iterator[bytes]:
         stream: Any = opener(path) if opener else sys.stdin.buffer if name == "-" else path.open("rb")
         read = stream.read if opener else stream.read1  # read1 does not wait until a block is full
         with contextlib.nullcontext() if name == "-" else stream:
-            while block := read(BLOCK_BYTES):
+            if begin:
+                stream.seek(begin)
+            left = sys.maxsize if end is None else end - begin
+            while block := read(min(BLOCK_BYTES, left)):
                 yield block
+                left -= len(block)
     except _corruption_errors() as error:
         raise LightRNNError(f"{name} is not a complete {path.suffix} file ({error}); fetch it again") from None
     except OSError as error:

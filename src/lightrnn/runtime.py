@@ -59,7 +59,12 @@ def keep_memory() -> None:
 def threads() -> int:
     """How many threads a computation may use: what use_threads() was told, else PyTorch's number, else the cores."""
     torch = sys.modules.get("torch")
-    return _limit or (torch.get_num_threads() if torch else os.cpu_count() or 1)
+    return _limit or (torch.get_num_threads() if torch else _cores())
+
+
+def _cores() -> int:
+    """Those that this process may use, which may be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_parallel(solve: Callable[[int], float], tasks: int) -> list[float]:

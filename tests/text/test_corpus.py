@@ -55,9 +55,12 @@ def test_cut_offs(tmp_path: Path) -> None:
     counts = Counter(words)
     rules = TextRules()
     named, numbers = list(counts), np.array(list(counts.values()))
-    assert choose_vocabulary(named, numbers, rules, min_count=3).words == ["a", "b", "c", "</s>", "<unk>"]
-    by_size = choose_vocabulary(named, numbers, rules, max_words=4)
+    by_count, ids = choose_vocabulary(named, numbers, rules, min_count=3)
+    assert by_count.words == ["a", "b", "c", "</s>", "<unk>"]
+    assert ids.tolist() == by_count.encode(named).tolist() == [0, 1, 2, 4, 3]
+    by_size, ids = choose_vocabulary(named, numbers, rules, max_words=4)
     assert by_size.words == ["a", "<unk>", "b", "</s>"]
+    assert ids.tolist() == by_size.encode(named).tolist()
     assert by_size.counts.tolist() == [5, 4, 3, 1]  # c and d count as <unk>, which then precedes b
     assert by_size.counts.sum() == len(words)
 
@@ -120,7 +123,7 @@ def test_memory_is_bounded_by_the_vocabulary(tmp_path: Path) -> None:
     script = (
         "import sys, tracemalloc\nfrom pathlib import Path\nfrom lightrnn import files\n"
         "from lightrnn.text import corpus, id_files\n"
-        "id_files.CHUNK = corpus.MAPPED_BYTES = files.BLOCK_BYTES = 1 << 16\ntracemalloc.start()\n"
+        "corpus.MAPPED_BYTES = 1 << 16\nid_files.CHUNK = files.BLOCK_BYTES = 1 << 14\ntracemalloc.start()\n"
         "corpus.prepare([sys.argv[1]], Path(sys.argv[2]), valid=[sys.argv[3]])\n"
         "print(tracemalloc.get_traced_memory()[1])\n"
     )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..outputs import check_output, settle
+from ..runtime import use_threads
 from ..text.presets import PRESETS, find_preset
 from . import screen
-from .options import ForceOption, JsonOption
+from .options import ForceOption, JsonOption, ThreadsOption
 from .texts import tell_untaught
 
 if TYPE_CHECKING:
@@ -58,14 +59,17 @@ def prepare(
             help="Carry the state across sentences (the default), or start each afresh.",
         ),
     ] = None,
+    threads: ThreadsOption = 0,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn text into a data folder: vocabulary, token ids, statistics.
 
     Words are what white space separates; every line ends a sentence. The text is read once and streamed: memory grows
-    with the vocabulary, not with the text. A word may have 1 MiB (2^20 bytes) at most. A single folder that holds
-    train, valid and test files is understood as such. Without --valid, the last 5% of the text is held out.
+    with the vocabulary, not with the text. Shards, and stretches of a large plain file, are read side by side on all
+    cores; the result is the same, byte for byte, on any number. A word may have 1 MiB (2^20 bytes) at most. A single
+    folder that holds train, valid and test files is understood as such. Without --valid, the last 5% of the text is
+    held out.
 
       lightrnn prepare train.txt.xz --valid valid.txt.xz --test test.txt.xz -o data
       zcat shards/*.gz | lightrnn prepare - --min-count 3 -o data
@@ -81,6 +85,7 @@ def prepare(
     rules = replace(find_preset(preset).rules, **changes) if changes else None
     if vocab is not None:
         settle(vocab)
+    use_threads(threads)
     vocabulary = load_vocabulary(vocab) if vocab is not None and vocab.is_dir() else vocab
     with screen.counter("words") as progress:
         corpus = corpora.prepare(

@@ -111,22 +111,40 @@ def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
 
 @contextmanager
 def counter(unit: str) -> Iterator[Progress]:
-    """A live count of so many `unit`."""
+    """A count of so many `unit` as it grows, how fast, and how long it will take where that is known: on a terminal a
+    live line, else a line now and then."""
     with bars.Progress(
         bars.SpinnerColumn("line"),
-        bars.TextColumn("{task.description} {task.fields[amount]}"),
+        bars.TextColumn("{task.description}", markup=False),
         bars.TimeElapsedColumn(),
         console=err,
         transient=True,
         disable=not err.is_terminal,
     ) as progress:
-        task = progress.add_task("", total=None, amount="")
+        task = progress.add_task("", total=None)
+        tell = _patient_note()
+        doing, since = "", time.monotonic()
 
         def count(what: str, done: int = 0, total: int = 0, /) -> None:
-            of_all = f" of {total:,}" if total else ""
-            progress.update(task, description=what, amount=f"{done:,}{of_all} {unit}")
+            nonlocal doing, since
+            if what != doing:
+                doing, since = what, time.monotonic()
+            line = f"{what} {_paced(done, total, time.monotonic() - since, unit)}"
+            if err.is_terminal:
+                progress.update(task, description=line)
+            else:
+                tell(line)
 
         yield count
+
+
+def _paced(done: int, total: int, seconds: float, unit: str) -> str:
+    """How many, how fast, how long still."""
+    amount = f"{done:,}{f' of {total:,}' if total else ''} {unit}"
+    if seconds < 1 or not done:
+        return amount
+    left = f", {_clock(seconds * (total - done) / done)} left" if total else ""
+    return f"{amount}, {done / seconds:,.0f} {unit}/s{left}"
 
 
 @contextmanager

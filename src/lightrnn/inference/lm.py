@@ -271,7 +271,7 @@ class LM(ABC):
         """The words whose vectors point most nearly the same way from the mean, with the cosine of the angle."""
         if word not in self.vocabulary:
             raise LightRNNError(f"{word!r} is not in the vocabulary; ask for a word that is")
-        index = self.vocabulary.ids[word]
+        index = self.vocabulary.find(word)
         cosines = self._directions @ self._directions[index]
         cosines[index] = -np.inf
         best = np.argsort(-cosines, kind="stable")[: min(k, len(cosines) - 1)]

@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, repeat
 from math import prod
 from pathlib import Path
 from typing import IO
@@ -352,13 +353,14 @@ class WordTable:
 
         A word that stands alone has its row and no more.
         """
-        lines = [
-            HEADER + "x".join(map(str, self.shape)) + (f", {self.alone} alone" if self.alone else ""),
-            "\t".join(("word", *component_names(self.components))),
-        ]
-        for word, codes in zip(vocabulary.words, self.codes.tolist(), strict=True):
-            lines.append("\t".join((word, *(str(code) for code in codes if code >= 0))))
-        file.write(("\n".join(lines) + "\n").encode())
+        shape = HEADER + "x".join(map(str, self.shape)) + (f", {self.alone} alone" if self.alone else "")
+        heading = "\t".join(("word", *component_names(self.components)))
+        file.write(f"{shape}\n{heading}\n".encode())
+        codes = (place.tolist() for place in self.codes)
+        file.writelines(
+            ("\t".join((word, *(str(code) for code in place if code >= 0))) + "\n").encode()
+            for word, place in zip(vocabulary.words, codes, strict=True)
+        )
 
     @property
     def digest(self) -> str:
@@ -390,9 +392,11 @@ class WordTable:
         except ValueError:
             raise LightRNNError(f"{path} line 1: cannot read a shape such as 100x100 from {lines[0][:60]!r}") from None
         codes = np.full((len(vocabulary), len(shape)), -1, np.int64)
-        for number, line in enumerate(lines[2:], 3):
+        expected = chain(enumerate(vocabulary.words), repeat((-1, None)))  # lines are in this order as a rule
+        for number, (line, (next_one, there)) in enumerate(zip(lines[2:], expected, strict=False), 3):
             word, *place = line.split("\t")
-            if word not in vocabulary:
+            index = next_one if word == there else vocabulary.find(word)
+            if index < 0:
                 raise LightRNNError(
                     f"{path} line {number}: {word!r} is not in the vocabulary; is it another model's table?"
                 )
@@ -401,9 +405,9 @@ class WordTable:
                     f"{path} line {number}: expected a word and {' or '.join(map(str, sorted(lengths)))} numbers, got "
                     f"{line[:60]!r}"
                 )
-            if codes[vocabulary.ids[word], 0] >= 0:
+            if codes[index, 0] >= 0:
                 raise LightRNNError(f"{path} line {number}: {word!r} has a place already; keep one of them")
-            codes[vocabulary.ids[word], : len(place)] = [int(code) for code in place]
+            codes[index, : len(place)] = [int(code) for code in place]
         missing = np.flatnonzero(codes[:, 0] < 0)
         if missing.size:
             raise LightRNNError(

@@ -2,11 +2,12 @@
 
 A data folder holds vocab.tsv (word, tab, count), train.npy, valid.npy and test.npy (int32 token ids, memory-mapped if
 they are large) and data.json (text rules, counts, out-of-vocabulary rates, hashes). The text is read once, so it may
-be a pipe: words get provisional ids in order of appearance, which are renumbered in place when the vocabulary is
-known. Memory grows with the number of different words, not with the length of the text.
+be a pipe, and on all cores: words get provisional numbers in order of appearance, segment by segment (segments.py),
+and their ids when the vocabulary is known. Memory grows with the number of different words, not with the text's length.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from mmap import mmap
 from pathlib import Path
@@ -20,17 +21,20 @@ from ..errors import LightRNNError
 from ..files import Sources, expand, has_sha256, listed, read_json, sha256, write_json
 from ..outputs import replace_output, settle
 from ..runtime import Progress, silent
-from .id_files import bincount, check_header, cut_ids, id_chunks, renumber, write_ids
+from .id_files import bincount, check_header, id_chunks, write_ids
 from .presets import choose_splits, find_preset
 from .reading import word_blocks
 from .rules import Convention, TextRules
+from .segments import NumberedText, WordCounts, WordNumbers
 from .vocabulary import Vocabulary
+from .workers import read_segments
 
 DATA = "data.json"
 DATA_FORMAT = 1
 SPLITS = ("train", "valid", "test")
 MAPPED_BYTES = 1 << 24  # files of ids from this size on are mapped, smaller ones are read
 HELD_OUT_SHARE = 0.05
+LOOK_BACK = 1 << 20  # tokens among which the end of a line is looked for at once
 SPLIT = record(
     {
         "files": list_of(file_name()),
@@ -51,33 +55,21 @@ DESCRIPTION = record(  # data.json
 )
 
 
-class _Provisional(dict[bytes, int]):
-    """A dict that numbers new words in order of appearance."""
-
-    def __missing__(self, word: bytes) -> int:
-        number = self[word] = len(self)
-        return number
-
-
 def choose_vocabulary(
     words: Sequence[str],
     counts: NDArray[np.int64],
     rules: TextRules,
     min_count: int = 1,
     max_words: int | None = None,
-) -> Vocabulary:
-    """The words to keep, most frequent first (ties: first seen first); the counts of the others go to unk.
+) -> tuple[Vocabulary, NDArray[np.int32]]:
+    """The words to keep, most frequent first (ties: first seen first), and the ids of all words that were given.
 
-    The special words are always kept and are part of max_words.
+    The counts of those that are not kept go to unk. The special words are always kept and are part of max_words.
     """
-    words = list(words)
-    place = {word: index for index, word in enumerate(words)}
-    for special in rules.specials:
-        if special not in place:
-            place[special] = len(words)
-            words.append(special)
-    counts = np.concatenate([counts, np.zeros(len(words) - len(counts), np.int64)])
-    special_places = np.array([place[word] for word in rules.specials])
+    missing = [special for special in rules.specials if special not in words]
+    words = [*words, *missing]
+    counts = np.concatenate([counts, np.zeros(len(missing), np.int64)])
+    special_places = np.array([words.index(word) for word in rules.specials])
     is_in = counts >= max(min_count, 1)
     is_in[special_places] = True
     order = np.argsort(-counts, kind="stable")
@@ -88,9 +80,13 @@ def choose_vocabulary(
         order = order[is_special | (np.cumsum(~is_special) <= room)]
     total = counts.sum()
     chosen_counts = counts[order]
-    chosen_counts[np.flatnonzero(order == place[rules.unk])] += total - chosen_counts.sum()
+    chosen_counts[np.flatnonzero(order == words.index(rules.unk))] += total - chosen_counts.sum()
     resorted = np.argsort(-chosen_counts, kind="stable")
-    return Vocabulary([words[i] for i in order[resorted]], chosen_counts[resorted], rules)
+    order = order[resorted]
+    chosen = Vocabulary([words[i] for i in order.tolist()], chosen_counts[resorted], rules)
+    ids = np.full(len(words), chosen.unk_id, np.int32)
+    ids[order] = np.arange(len(order))
+    return chosen, ids[: len(words) - len(missing)]
 
 
 def is_data_folder(path: str | Path) -> bool:
@@ -137,78 +133,92 @@ def prepare(
     if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
         inputs.append(vocabulary)
     with replace_output(out, "data", inputs=inputs, force=force) as folder:
-        seen = _Provisional()
-        length = write_ids(folder / "train.npy", _provisional_ids(sources["train"], rules, seen, progress))
-        if length <= 1:
-            raise _empty("training text", sources["train"])
-        provisional = [folder / "train.npy"]
-        if not sources["valid"]:
-            cut = _cut_point(folder / "train.npy", length, seen[rules.eos.encode()])
-            write_ids(folder / "valid.npy", id_chunks(folder / "train.npy", cut))
-            cut_ids(folder / "train.npy", cut)
-            provisional.append(folder / "valid.npy")
-
-        words = [word.decode() for word in seen]
-        counts = bincount(folder / "train.npy", len(words))
-        chosen = _vocabulary(vocabulary, words, counts, rules, min_count, max_words, add_words)
-        numbers = chosen.encode(words)
-        for path in provisional:
-            renumber(path, numbers, progress)
+        scratch = folder / "segments"
+        scratch.mkdir()
+        words, counts, text = _read_training(sources["train"], rules, scratch, progress)
+        cut = text.tokens if sources["valid"] else _cut_point(text, words.index(rules.eos))
+        for chunk in text.chunks(cut, text.tokens):
+            counts -= np.bincount(chunk, minlength=len(words))
+        chosen, final = _vocabulary(vocabulary, words, counts, rules, min_count, max_words, add_words)
+        del words, counts
         with (folder / "vocab.tsv").open("wb") as file:
             chosen.write(file)
 
+        write_ids(folder / "train.npy", _counted(text.take(cut, final), cut, progress))
+        if not sources["valid"]:
+            write_ids(folder / "valid.npy", text.take(text.tokens, final))
         for split, what in (("valid", "validation text"), ("test", "test text")):
             if files := sources[split]:
-                blocks = (chosen.encode_bytes(words) for file in files for words in word_blocks(file, rules))
-                if write_ids(folder / f"{split}.npy", blocks) == 0:
+                text = _read_held_out(files, chosen, scratch, progress)
+                if write_ids(folder / f"{split}.npy", text.take(text.tokens)) == 0:
                     raise _empty(what, files)
-        write_json(folder / DATA, _describe(folder, chosen, sources))
-    return Corpus.load(out, verify=False)
+        scratch.rmdir()
+        info = _describe(folder, chosen, sources)
+        write_json(folder / DATA, info)
+    return Corpus.opened(Path(out), chosen, info, verify=False)
+
+
+def _read_training(
+    files: Sequence[str], rules: TextRules, scratch: Path, progress: Progress
+) -> tuple[list[str], NDArray[np.int64], NumberedText]:
+    """The words of the training text in order of appearance, how often each is there, and the text in their numbers."""
+    seen, text = WordCounts(), NumberedText()
+    with closing(read_segments(files, rules, scratch, progress)) as segments:
+        for segment in segments:
+            text.append(segment, seen.add(segment.words(), segment.counts()))
+    if text.tokens <= 1:
+        raise _empty("training text", files)
+    return [word.decode() for word in seen.numbers], seen.counts(), text
+
+
+def _read_held_out(files: Sequence[str], vocabulary: Vocabulary, scratch: Path, progress: Progress) -> NumberedText:
+    """A text in the ids of a vocabulary."""
+    text = NumberedText()
+    with closing(read_segments(files, vocabulary.rules, scratch, progress)) as segments:
+        for segment in segments:
+            text.append(segment, vocabulary.encode([word.decode() for word in segment.words()]))
+    return text
+
+
+def _counted(chunks: Iterator[NDArray[np.int32]], total: int, progress: Progress) -> Iterator[NDArray[np.int32]]:
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        progress("numbering", done, total)
 
 
 def _empty(what: str, files: Sequence[str]) -> LightRNNError:
     return LightRNNError(f"the {what} {', '.join(files)} is empty; give a text with words in it")
 
 
-def _provisional_ids(
-    files: Sequence[str], rules: TextRules, seen: _Provisional, progress: Progress
-) -> Iterator[NDArray[np.int32]]:
-    tokens = 0
-    for file in files:
-        for words in word_blocks(file, rules):
-            yield np.fromiter(map(seen.__getitem__, words), np.int32, len(words))
-            tokens += len(words)
-            progress("reading", tokens)
-
-
 def read_text(sources: Sources, rules: TextRules, progress: Progress = silent) -> tuple[Vocabulary, NDArray[np.int32]]:
     """All words of some text files as a vocabulary, and the token stream, in memory and without a data folder."""
-    seen, files = _Provisional(), expand(sources)
-    blocks = list(_provisional_ids(files, rules, seen, progress))
-    if sum(map(len, blocks)) <= 1:
+    seen, files = WordNumbers(), expand(sources)
+    blocks, tokens = [], 0
+    for block in (block for file in files for block in word_blocks(file, rules)):
+        blocks.append(seen.of(block))
+        tokens += len(block)
+        progress("reading", tokens)
+    if tokens <= 1:
         raise _empty("text", files)
     ids = np.concatenate(blocks)
     words = [word.decode() for word in seen]
-    vocabulary = choose_vocabulary(words, np.bincount(ids, minlength=len(words)), rules)
-    return vocabulary, vocabulary.encode(words)[ids]
+    vocabulary, final = choose_vocabulary(words, np.bincount(ids, minlength=len(words)), rules)
+    return vocabulary, final[ids]
 
 
-def _cut_point(path: Path, length: int, eos: int) -> int:
-    """The last line's end within the first 95% of the ids: what comes after it is held out."""
-    target = int((1 - HELD_OUT_SHARE) * length)
-    cut = seen = 0
-    for chunk in id_chunks(path):
-        ends = np.flatnonzero(chunk[: target - seen] == eos) + 1
-        if ends.size:
-            cut = seen + int(ends[-1])
-        seen += len(chunk)
-        if seen >= target:
-            break
-    if cut == 0:
-        raise LightRNNError(
-            "the text is too short to hold out a validation part (it needs several lines); give one with --valid"
-        )
-    return cut
+def _cut_point(text: NumberedText, eos: int) -> int:
+    """The last line's end within the first 95% of the tokens: what comes after it is held out."""
+    target = int((1 - HELD_OUT_SHARE) * text.tokens)
+    for end in range(target, 0, -LOOK_BACK):
+        begin = max(0, end - LOOK_BACK)
+        line_ends = np.flatnonzero(np.concatenate(list(text.chunks(begin, end))) == eos)
+        if line_ends.size:
+            return begin + int(line_ends[-1]) + 1
+    raise LightRNNError(
+        "the text is too short to hold out a validation part (it needs several lines); give one with --valid"
+    )
 
 
 def _vocabulary(
@@ -219,7 +229,8 @@ def _vocabulary(
     min_count: int,
     max_words: int | None,
     add_words: bool,
-) -> Vocabulary:
+) -> tuple[Vocabulary, NDArray[np.int32]]:
+    """The vocabulary, chosen or given, with the counts of a text, and the ids of that text's words."""
     if given is None:
         return choose_vocabulary(words, counts, rules, min_count, max_words)
     if not isinstance(given, Vocabulary):
@@ -229,9 +240,9 @@ def _vocabulary(
         new = [words[i] for i in order if words[i] not in given and counts[i] >= max(min_count, 1)]
         new = new[: None if max_words is None else max(max_words - len(given), 0)]
         given = given.with_words(new, np.zeros(len(new), np.int64))
-    known = np.zeros(len(given), np.int64)
-    np.add.at(known, given.encode(words), counts)
-    return Vocabulary(given.words, known, rules)
+    known, ids = np.zeros(len(given), np.int64), given.encode(words)
+    np.add.at(known, ids, counts)
+    return Vocabulary(given.words, known, rules), ids
 
 
 def _describe(folder: Path, vocabulary: Vocabulary, sources: dict[str, list[str]]) -> dict[str, Any]:
@@ -239,7 +250,7 @@ def _describe(folder: Path, vocabulary: Vocabulary, sources: dict[str, list[str]
     for split, files in sources.items():
         path = folder / f"{split}.npy"
         if path.exists():
-            counts = bincount(path, len(vocabulary))
+            counts = vocabulary.counts if split == "train" else bincount(path, len(vocabulary))
             tokens = int(counts.sum())
             splits[split] = {
                 "files": [Path(file).name for file in files],
@@ -293,6 +304,11 @@ class Corpus:
             raise LightRNNError(f"{path / 'vocab.tsv'} is not the one this data was made with; prepare the text again")
         if len(vocabulary) != info["vocabulary_size"]:
             raise LightRNNError(f"{path / 'vocab.tsv'} has another number of words than {described} says; {remedy}")
+        return cls.opened(path, vocabulary, info, verify=verify)
+
+    @classmethod
+    def opened(cls, path: Path, vocabulary: Vocabulary, info: dict[str, Any], *, verify: bool) -> "Corpus":
+        """A data folder of which everything but the ids is known already."""
         splits = {}
         for split in (split for split in SPLITS if split in info["splits"]):
             facts = info["splits"][split]

@@ -2,18 +2,18 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from ..errors import LightRNNError
-from ..runtime import Progress
 
-CHUNK = 1 << 22  # token ids handled at once when streaming over a file of them
+CHUNK = 1 << 20  # token ids handled at once when streaming over a file of them
 HEADER = re.compile(  # of a .npy file, with the number of ids
     rb"\x93NUMPY\x01\x00(..)\{'descr': '<i4', 'fortran_order': False, 'shape': \((\d{1,15}),\), \} *\n", re.DOTALL
 )
@@ -39,16 +39,9 @@ def write_ids(path: Path, blocks: Iterable[NDArray[np.int32]]) -> int:
     return length
 
 
-def cut_ids(path: Path, length: int) -> None:
-    """Shorten a .npy file of ids."""
-    with path.open("r+b") as file:
-        write_header(file, length)
-        file.truncate(file.tell() + 4 * length)
-
-
-def open_ids(path: Path, mode: str) -> IO[bytes]:
+def open_ids(path: Path) -> IO[bytes]:
     """A .npy file of ids, positioned at the first. Read in chunks, it stays out of the process's memory."""
-    file = cast(IO[bytes], path.open(mode))
+    file = path.open("rb")
     npy_format.read_magic(file)
     npy_format.read_array_header_1_0(file)
     return file
@@ -66,22 +59,16 @@ def check_header(path: Path, tokens: int) -> None:
         )
 
 
-def id_chunks(path: Path, start: int = 0) -> Iterator[NDArray[np.int32]]:
-    with open_ids(path, "rb") as file:
-        file.seek(4 * start, os.SEEK_CUR)
-        while data := file.read(4 * CHUNK):
-            yield np.frombuffer(data, "<i4")
+def id_chunks(path: Path) -> Iterator[NDArray[np.int32]]:
+    with open_ids(path) as file:
+        yield from chunks_of(file)
 
 
-def renumber(path: Path, numbers: NDArray[np.int32], progress: Progress) -> None:
-    """Replace every id i of the file by numbers[i], in place."""
-    done = 0
-    with open_ids(path, "r+b") as file:
-        while data := file.read(4 * CHUNK):
-            file.seek(-len(data), os.SEEK_CUR)
-            file.write(numbers[np.frombuffer(data, "<i4")].tobytes())
-            done += len(data) // 4
-            progress("numbering", done)
+def chunks_of(file: IO[bytes], most: int = sys.maxsize) -> Iterator[NDArray[np.int32]]:
+    """The ids that follow in an open file, so many at most."""
+    while data := file.read(4 * min(CHUNK, most)):
+        yield np.frombuffer(data, "<i4")
+        most -= len(data) // 4
 
 
 def bincount(path: Path, size: int) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ are to be expected (Good and Turing).
 import numpy as np
 from numpy.typing import NDArray
 
+from .id_files import CHUNK
 from .spelling import Ids
 from .vocabulary import Vocabulary
 
@@ -23,9 +24,11 @@ def expected_counts(vocabulary: Vocabulary, rate: float) -> NDArray[np.int64]:
 
 def with_unknown(ids: Ids, vocabulary: Vocabulary, rate: float, draw: np.random.Generator) -> Ids:
     """A text in which words seen once are unknown at this rate; as it is, where it has unknown words of its own."""
-    if not rate or (np.asarray(ids) == vocabulary.unk_id).any():
+    pieces = [slice(begin, begin + CHUNK) for begin in range(0, len(ids), CHUNK)]
+    if not rate or any((ids[piece] == vocabulary.unk_id).any() for piece in pieces):
         return ids
-    places = np.flatnonzero(vocabulary.counts[ids] == 1)
-    read = np.array(ids)
-    read[places[draw.random(len(places)) < rate]] = vocabulary.unk_id
+    read, is_rare = np.array(ids), vocabulary.counts == 1
+    for piece in pieces:
+        places = piece.start + np.flatnonzero(is_rare[read[piece]])
+        read[places[draw.random(len(places)) < rate]] = vocabulary.unk_id
     return read

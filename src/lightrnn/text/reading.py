@@ -24,15 +24,21 @@ CONVERT = "convert it first, for instance with iconv"
 
 
 def text_pieces(
-    blocks: Iterable[bytes], name: str, unit: Unit, errors: Errors = "strict", remedy: str = CONVERT
+    blocks: Iterable[bytes],
+    name: str,
+    unit: Unit,
+    errors: Errors = "strict",
+    remedy: str = CONVERT,
+    offset: int = 0,
 ) -> Iterator[tuple[bytes, str]]:
     """Pieces of many whole lines, or of whole words with the white space between: as bytes, and decoded.
+
+    offset: of the first block in the file.
 
     What is there is given at once: a pipe is not waited for, except for the end of a line or word. Bytes that are not
     UTF-8 are an error, after the lines before them were given, or become U+FFFD ("replace").
     """
-    offset = 0  # of `begun` in the file
-    begun: list[bytes] = []  # pieces of a line or word whose end is not there yet
+    begun: list[bytes] = []  # pieces of a line or word whose end is not there yet; `offset` is theirs
     size = 0  # of these
     for block in blocks:
         if size + len(block) > LONGEST[unit]:
@@ -83,14 +89,15 @@ def line_blocks(source: str | Path, errors: Errors = "strict", remedy: str = CON
             yield text.removesuffix("\n").split("\n")
 
 
-def word_blocks(source: str | Path, rules: TextRules) -> Iterator[list[bytes]]:
+def word_blocks(source: str | Path, rules: TextRules, begin: int = 0, end: int | None = None) -> Iterator[list[bytes]]:
     """The words of a file as UTF-8 bytes, eos after each line, in lists of some 200,000 words.
 
     Memory is bounded by the block, however long the file or its lines. A last line without a newline is closed too.
+    begin, end: those of some whole lines only, of a plain file.
     """
     line_end = f" {rules.eos} ".encode()
     last = b"\n"
-    for data, text in text_pieces(read_blocks(source), str(source), "word"):
+    for data, text in text_pieces(read_blocks(source, begin, end), str(source), "word", offset=begin):
         folded = rules.fold(text)
         yield (data if folded is text else folded.encode()).replace(b"\n", line_end).split()
         last = data[-1:] or last

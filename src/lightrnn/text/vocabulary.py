@@ -17,6 +17,7 @@ from ..files import Sources, expand
 from .reading import line_blocks, word_blocks
 from .rules import TextRules
 
+FEW = 32  # words that are looked up one by one rather than in a dictionary of all
 NOTABLE = 0.05  # share of unknown words in a text above which a person should be told
 
 
@@ -32,6 +33,7 @@ class Vocabulary:
                 f"a vocabulary needs at least one word besides {' and '.join(rules.specials)}, "
                 f"got {len(self.words)} in all; give more text or lower --min-count"
             )
+        self._looked_up = 0
         self._refuse_twice()
         missing = [word for word in rules.specials if word not in self]
         if missing:
@@ -47,18 +49,31 @@ class Vocabulary:
         return self.find(word) >= 0
 
     def find(self, word: str) -> int:
-        """The id of a word, -1 if it is not there."""
-        return self.ids.get(word, -1)
+        """The id of a word, -1 if it is not there. Who asks often gets a dictionary of all."""
+        if self._looked_up >= FEW:
+            return self.ids.get(word, -1)
+        self._looked_up += 1
+        hashes, order = self._by_hash
+        same = slice(*(int(np.searchsorted(hashes, hash(word), side)) for side in ("left", "right")))
+        return next((int(index) for index in order[same] if self.words[index] == word), -1)
 
     def _refuse_twice(self) -> None:
-        if len(self.ids) != len(self.words):
+        hashes, _ = self._by_hash
+        if (hashes[1:] == hashes[:-1]).any() and len(set(self.words)) < len(self.words):
             seen: set[str] = set()
             twice = next(word for word in self.words if word in seen or seen.add(word))  # type: ignore[func-returns-value]
             raise LightRNNError(f"the vocabulary lists {twice!r} twice; keep one of them")
 
     @cached_property
+    def _by_hash(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """[V], [V]: the hashes of all words in order, and the ids: an eighth of what a dictionary takes."""
+        hashes = np.fromiter(map(hash, self.words), np.int64, len(self.words))
+        order = np.argsort(hashes)
+        return hashes[order], order
+
+    @cached_property
     def ids(self) -> dict[str, int]:
-        return {word: index for index, word in enumerate(self.words)}
+        return dict(zip(self.words, range(len(self.words)), strict=True))
 
     @cached_property
     def _ids_of_bytes(self) -> dict[bytes, int]:
@@ -109,7 +124,11 @@ class Vocabulary:
 
     def encode(self, words: Iterable[str]) -> NDArray[np.int32]:
         """Ids of words that are cleaned already; unknown ones become unk."""
-        return np.array([self.ids.get(word, self.unk_id) for word in words], dtype=np.int32)
+        listed = words if isinstance(words, Sequence) else list(words)
+        find = self.find if len(listed) <= FEW else lambda word: self.ids.get(word, -1)
+        ids = np.fromiter(map(find, listed), np.int32, len(listed))
+        ids[ids < 0] = self.unk_id
+        return ids
 
     def encode_bytes(self, words: list[bytes]) -> NDArray[np.int32]:
         get, unk = self._ids_of_bytes.get, self.unk_id
@@ -133,12 +152,14 @@ class Vocabulary:
 
     def write(self, file: IO[bytes]) -> None:
         """One line a word: the word, a tab, its count."""
-        lines = (f"{word}\t{count}\n" for word, count in zip(self.words, self.counts.tolist(), strict=True))
-        file.write("".join(lines).encode())
+        counts = map(int, self.counts)
+        file.writelines(f"{word}\t{count}\n".encode() for word, count in zip(self.words, counts, strict=True))
 
     @classmethod
     def parse(cls, data: bytes, name: str, rules: TextRules) -> "Vocabulary":
         """What `write` wrote; `name` is for the errors."""
+        if (written := _written_words(data)) is not None:
+            return cls(*written, rules)
         try:
             lines = data.decode().removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
@@ -194,6 +215,33 @@ class Unknown:
     def is_capitals(self) -> bool:
         """Whether lower case would make most of them known."""
         return 2 * self.known_in_lower_case > self.unknown
+
+
+def _written_words(data: bytes) -> tuple[list[str], NDArray[np.int64]] | None:
+    """Lines of word, tab, count, all at once; None where something else is there, for `_parse_words` to tell of."""
+    characters = np.frombuffer(data, np.uint8)
+    tabs, ends = np.flatnonzero(characters == ord("\t")), np.flatnonzero(characters == ord("\n"))
+    begins = np.concatenate([[0], ends[:-1] + 1])
+    white = sum(map(data.count, (b" ", b"\r", b"\v", b"\f")))
+    if white or not len(tabs) == len(ends) > 0 or ends[-1] != len(data) - 1 or not (begins < tabs).all():
+        return None
+    digits = ends - tabs - 1
+    if digits.min() < 1 or digits.max() > 18:
+        return None
+    counts = np.zeros(len(tabs), np.int64)
+    is_word = np.ones(len(data), bool)
+    is_word[tabs] = False
+    for place in range(1, digits.max() + 1):
+        there = np.flatnonzero(digits >= place)
+        figures = characters[tabs[there] + place].astype(np.int64) - ord("0")
+        if figures.min() < 0 or figures.max() > 9:
+            return None
+        counts[there] = 10 * counts[there] + figures
+        is_word[tabs[there] + place] = False
+    try:
+        return characters[is_word].tobytes().decode()[:-1].split("\n"), counts
+    except UnicodeDecodeError:
+        return None
 
 
 def _parse_words(lines: Iterable[str], name: str) -> tuple[list[str], NDArray[np.int64]]:

@@ -8,7 +8,7 @@ vocabulary that was packed; `Vocabulary` of a model folder numbers equal counts 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import eq
 from typing import overload
@@ -25,7 +25,6 @@ LONGEST_SHARED = 31  # bytes that a word takes over from the one before, at most
 WHITE = b"\t\n\v\f\r "
 END = ord("\n")
 MOST_SEEN = 2**40  # times that a word was; sums over eight million words are exact
-FEW = 32  # words that are looked up one by one rather than in a dictionary of all
 
 
 def pack_words(words: list[bytes]) -> bytes:
@@ -222,10 +221,3 @@ class SortedVocabulary(Vocabulary):
         in_order, ids = self._sorted
         place = bisect_left(in_order, word)
         return int(ids[place]) if place < len(ids) and in_order[place] == word else -1
-
-    def encode(self, words: Iterable[str]) -> NDArray[np.int32]:
-        listed = list(words)
-        if len(listed) > FEW:
-            return super().encode(listed)
-        found = (self.find(word) for word in listed)
-        return np.array([self.unk_id if word < 0 else word for word in found], np.int32)
