@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +15,7 @@ import typer
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, recipe_names
 from ..errors import LightRNNError
 from ..outputs import locked, replace_output, settle
+from ..processes import joined, restarts
 from ..runtime import choose_device, keep_memory, use_threads
 from ..text.presets import choose_splits
 from . import screen
@@ -20,10 +23,13 @@ from .options import DeviceOption, ForceOption, ThreadsOption, with_settings
 from .texts import tell_untaught
 
 if TYPE_CHECKING:
+    import torch
+
     from ..table.word_table import WordTable
     from ..text.corpus import Corpus
     from ..text.vocabulary import Vocabulary
     from ..training.fitting import Init
+    from ..training.run import Run
     from ..training.starts import Start
 
 DEFAULT_RECIPE = "small"
@@ -63,38 +69,85 @@ def train(
       lightrnn train data -o model --recipe paper-aclw --minutes 60
       lightrnn train data -o opponent --model hsm
       lightrnn train novel.txt -o model --epochs 5 --hidden-size 100
+
+    Several processes, on one host or more, train one model together, faster, to the same result; each host has DATA:
+
+      torchrun --nproc-per-node 2 -m lightrnn train data -o model
     """
+    use_threads(threads)
+    keep_memory()
+    chosen_device = choose_device(device)
+    begin = Begin(data, out, recipe, overrides, valid, table, init)
+    with joined(chosen_device) as processes:
+        if processes.size > 1:
+            from ..training.following import load_alike
+
+            begin = replace(begin, corpus=load_alike(data))
+        if processes.leads:
+            _lead(begin, chosen_device, resume, force)
+        else:
+            _follow(begin, chosen_device)
+
+
+@dataclass(frozen=True)
+class Begin:
+    """What a run is to begin with, as it was asked for; corpus: the data, where it has been opened."""
+
+    data: Path
+    out: Path
+    recipe: str | None
+    chosen: dict[str, Any]
+    valid: Path | None
+    table: Path | None
+    init: Path | None
+    corpus: Corpus | None = None
+
+
+def _follow(begin: Begin, device: torch.device) -> None:
+    """Train along; the first process tells when to stop, and what there is to tell."""
+    from ..training.bootstrap import go_on
+    from ..training.following import follow
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    assert begin.corpus is not None
+    go_on(follow(begin.corpus, device))
+
+
+def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None:
+    """Train, and tell how it goes."""
     from ..training import bootstrap
     from ..training.figures import training_figures
     from ..training.run import reopen
 
-    use_threads(threads)
-
-    keep_memory()
-    chosen_device = choose_device(device)
+    data, out = begin.data, begin.out
     with locked(out), ExitStack() as staging:
         if resume:
-            for name, value in (("recipe", recipe), ("valid", valid), ("table", table), ("init", init)):
-                if value is not None:
+            for name in ("recipe", "valid", "table", "init"):
+                if getattr(begin, name) is not None:
                     raise LightRNNError(f"--{name} cannot be used with --resume: the run in {out} has its own")
-            run = reopen(_corpus_of(data, out), out, overrides, device=chosen_device)
+        if resume or (restarts() and _holds_this_run(begin)):
+            run = reopen(begin.corpus or _corpus_of(data, out), out, begin.chosen, device=device)
+            resume = True
+            _tell_reopened(run)
         else:
-            inputs = [path for path in (data, valid, init, table, recipe) if path is not None]
+            paths = (data, begin.valid, begin.init, begin.table, begin.recipe)
+            inputs = [path for path in paths if path is not None]
             stage = staging.enter_context(replace_output(out, "model", inputs=inputs, force=force))
-            given = _given(data, stage, recipe, overrides, valid, table, init)
+            given = _given(begin, stage)
         with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
             if not resume:
-                run = bootstrap.begin(*given, device=chosen_device, progress=progress)
+                run = bootstrap.begin(*given, device=device, progress=progress)
                 staging.close()  # the new run is whole: from here on it is in its place
                 run.moved(out)
             outcome = bootstrap.go_on(run, report, progress, lambda: stop() != 0)
-            signal = stop()
+            number = stop()
         if find_spec("matplotlib"):
             training_figures(out)
     if outcome.interrupted:
         command = shlex.join(["lightrnn", "train", str(data), "-o", str(out), "--resume"])
         screen.note(f"saved; go on with: {command}")
-        raise typer.Exit(128 + signal)
+        raise typer.Exit(128 + number)
     screen.note(f"{outcome.reason}; best validation perplexity {outcome.best_perplexity:.2f}; model in {out}")
 
 
@@ -112,29 +165,52 @@ def _corpus_of(data: Path, out: Path) -> Corpus:
     return corpus
 
 
-def _given(
-    data: Path,
-    stage: Path,
-    recipe_name: str | None,
-    chosen: dict[str, Any],
-    valid: Path | None,
-    table: Path | None,
-    init: Path | None,
-) -> tuple[Corpus, Recipe, Path, Start | None, Init | None]:
+def _given(begin: Begin, stage: Path) -> tuple[Corpus, Recipe, Path, Start | None, Init | None]:
     """What a new run begins with, in a folder that is not in its place yet; announced."""
     from ..models.checkpoint import load_model
+
+    base = load_model(begin.init) if begin.init is not None else None
+    corpus = _corpus(begin, stage, base[1] if base else None)
+    recipe, start = _fitted(begin, corpus, base)
+    screen.note(_announcement(corpus, recipe, "given" if start or base else recipe.bootstrap.start))
+    return corpus, recipe, stage, start, base
+
+
+def _fitted(begin: Begin, corpus: Corpus, base: Init | None) -> tuple[Recipe, Start | None]:
+    """The recipe that was asked for, and the table, if one is given."""
     from ..training.fitting import fitted
     from ..training.starts import Start
 
-    base = load_model(init) if init is not None else None
-    if base is not None:
-        chosen = {"model": base[0].config.model} | chosen
-    recipe = Recipe.load(recipe_name or DEFAULT_RECIPE).override(chosen)
-    corpus = _corpus(data, valid, stage, base[1] if base else None)
-    start = Start(_read_table(table, corpus.vocabulary)) if table is not None else None
-    recipe = fitted(recipe, corpus, table=start.table if start else None, init=base, chosen=chosen)
-    screen.note(_announcement(corpus, recipe, "given" if start or base else recipe.bootstrap.start))
-    return corpus, recipe, stage, start, base
+    chosen = begin.chosen if base is None else {"model": base[0].config.model} | begin.chosen
+    recipe = Recipe.load(begin.recipe or DEFAULT_RECIPE).override(chosen)
+    start = Start(_read_table(begin.table, corpus.vocabulary)) if begin.table is not None else None
+    return fitted(recipe, corpus, table=start.table if start else None, init=base, chosen=chosen), start
+
+
+def _holds_this_run(begin: Begin) -> bool:
+    """Whether the run in the model folder is the one that was asked for, as it is when torchrun starts it anew."""
+    from ..models.checkpoint import load_model
+    from ..training.run import load_run
+
+    try:
+        saved = load_run(begin.out)[2]
+        corpus = begin.corpus or _corpus_of(begin.data, begin.out)
+        return saved == _fitted(begin, corpus, load_model(begin.init) if begin.init is not None else None)[0]
+    except LightRNNError:
+        return False
+
+
+def _tell_reopened(run: Run) -> None:
+    """What is not as it was when the run was saved."""
+    if restarts():
+        screen.note(f"started anew by torchrun ({restarts()}): goes on from the last save, mini-batch {run.step:,}")
+    processes, local = run.trainer.processes.size, run.recipe.training.local_steps
+    if run.saved_by != processes:
+        averaged = f", and --local-steps {local} averages over {processes}" * (local > 1)
+        screen.note(
+            f"saved by {run.saved_by} process{'es' * (run.saved_by > 1)}, goes on with {processes}: the same "
+            f"mathematics, but floating-point sums are taken in another order, so that last digits differ{averaged}"
+        )
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
@@ -160,15 +236,16 @@ def _read_table(path: Path, vocabulary: Vocabulary) -> WordTable:
     return WordTable.read(path, vocabulary)
 
 
-def _corpus(data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary | None) -> Corpus:
+def _corpus(begin: Begin, stage: Path, vocabulary: Vocabulary | None) -> Corpus:
     """The data folder itself, or one made from text inside the model folder, where that is being made."""
     from ..text.corpus import Corpus, is_data_folder
     from ..text.corpus import prepare as prepare_corpus
 
+    data, valid = begin.data, begin.valid
     if is_data_folder(data):
         if valid is not None:
             raise LightRNNError(f"--valid goes with text; {data} is prepared and has its own validation split")
-        return Corpus.load(data)
+        return begin.corpus or Corpus.load(data)
     with screen.counter("words") as progress:
         corpus = prepare_corpus(data, stage / "data", valid=valid or (), vocabulary=vocabulary, progress=progress)
     if vocabulary is None:
