@@ -174,7 +174,7 @@ def _from_environment(name: str, default: int | None) -> int:
 
 def _store(rank: int, size: int) -> Any:
     """Where the processes find each other: torchrun's, or at MASTER_ADDR and MASTER_PORT the leader's own."""
-    from torch import distributed
+    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
     host, port = os.environ.get("MASTER_ADDR", ""), _from_environment("MASTER_PORT", None)
     try:
@@ -186,7 +186,7 @@ def _store(rank: int, size: int) -> Any:
         ) from None
     is_torchruns = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     try:
-        store = distributed.TCPStore(host, port, size, is_master=rank == 0 and not is_torchruns, timeout=JOIN)
+        store = TCPStore(host, port, size, is_master=rank == 0 and not is_torchruns, timeout=JOIN)
     except (RuntimeError, ValueError) as error:
         if "EADDRINUSE" in str(error) or "already in use" in str(error):
             reason = f"port {port} is in use on this host; choose another MASTER_PORT, with torchrun --master-port"
@@ -196,7 +196,7 @@ def _store(rank: int, size: int) -> Any:
                 f"({_first_line(error)}); start all of them, and check address, port and firewalls"
             )
         raise LightRNNError(reason) from None
-    return distributed.PrefixStore(f"lightrnn/{restarts()}", store)
+    return PrefixStore(f"lightrnn/{restarts()}", store)
 
 
 def _first_line(error: BaseException) -> str:
@@ -231,11 +231,11 @@ class _Several(Processes):
 
     def call(self, what: str, **settings: Any) -> None:
         if self.leads:
-            self.told([what, settings])
+            self.told((what, settings))
 
     def called(self) -> tuple[str, dict[str, Any]]:
-        what, settings = self.told(["", {}])
-        return what, settings
+        asked: tuple[str, dict[str, Any]] = self.told(("", {}))
+        return asked
 
     def sent(self, tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
         import torch
