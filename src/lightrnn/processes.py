@@ -10,6 +10,7 @@ nothing is pickled. PyTorch is imported where there are others.
 
 import json
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -200,7 +201,9 @@ def _store(rank: int, size: int) -> Any:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:200]
+    """What PyTorch says first, without the place in its source."""
+    line = str(error).strip().partition("\n")[0]
+    return re.sub(r"^\[[^\]]*\]\s*", "", line).partition(". ")[0][:200]
 
 
 @contextmanager
