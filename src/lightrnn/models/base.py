@@ -54,6 +54,7 @@ class RecurrentModel(nn.Module):
     recurrence: nn.RNNBase
     spelling = Spelling()  # what it reads: the words themselves, unless a kind of model says otherwise
     share = Share(slice(0, 0), 0)  # the tracks that it is trained on, where other processes have the others
+    drops = True  # whether there is dropout in training
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -85,7 +86,16 @@ class RecurrentModel(nn.Module):
     def set_dropout(self, rate: float) -> None:
         """Change the dropout of a model that is trained further."""
         self.config = replace(self.config, dropout=rate)
-        self.recurrence.dropout = rate if self.config.layers > 1 else 0.0
+        self.drop(self.drops)
+
+    def drop(self, on: bool) -> None:
+        """Begin or end the dropout of training; the settings stay as they are."""
+        self.drops = on
+        self.recurrence.dropout = self.config.dropout if on and self.config.layers > 1 else 0.0
+
+    @property
+    def dropping(self) -> bool:
+        return self.training and self.drops
 
     def initial_state(self, batch_size: int) -> State:
         """The state before anything was read."""
@@ -95,7 +105,7 @@ class RecurrentModel(nn.Module):
     def recur(self, inputs: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Input vectors (B, S, D) → the outputs of the recurrence (B, S, H) and the state after them."""
         inputs = self._drop(inputs, self.config.input_dropout, steps_first=False)
-        if self.recurrence.dropout and self.training and not self.share.is_all:
+        if self.dropping and self.recurrence.dropout and not self.share.is_all:
             outputs, after = self._recur_by_layers(inputs, state)
         else:
             outputs, after = self._run(self.recurrence, inputs, state)
@@ -124,8 +134,8 @@ class RecurrentModel(nn.Module):
     def _drop(self, vectors: Tensor, rate: float, steps_first: bool) -> Tensor:
         """Dropout of vectors (B, S, …). Where this process has some of the tracks only, it is drawn for all of them, in
         the order in which one process would, and so the same for any number of processes."""
-        if self.share.is_all or not self.training or not rate:
-            return F.dropout(vectors, rate, self.training)
+        if self.share.is_all or not self.dropping or not rate:
+            return F.dropout(vectors, rate, self.dropping)
         tracks, (_, steps, *width) = self.share.of, vectors.shape
         if steps_first:
             ones = vectors.new_ones(steps, tracks, *width).transpose(0, 1)

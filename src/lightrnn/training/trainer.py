@@ -215,6 +215,7 @@ class Trainer:
     def train_step(self, window: Window) -> float:
         """One mini-batch: forward, backward, clip, step. Returns the loss in nats, summed over the words."""
         self.model.train()
+        self.model.drop(self.epochs_done >= self.config.dropout_from)
         self.model.share = share = self.processes.share(len(window.codes))
         own = window.part(share.tracks)
         codes = torch.from_numpy(own.codes).to(self.device)
