@@ -204,6 +204,13 @@ class TrainingConfig(Settings):
         least=0.0,
         most=1.0,
     )
+    local_steps: int = setting(
+        1,
+        "with several processes: mini-batches between two exchanges, in which each trains by itself, and after which "
+        "weights are averaged, for slow networks; 1: gradients are added up at every mini-batch",
+        least=1,
+        most=10**6,
+    )
     seed: int = setting(1, "seed of the table, the weights and dropout", least=0, most=2**31 - 1)
 
 

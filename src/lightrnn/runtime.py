@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from .errors import LightRNNError
+from .processes import local_rank
 
 if TYPE_CHECKING:
     import torch
@@ -78,13 +79,14 @@ def in_parallel(solve: Callable[[int], float], tasks: int) -> list[float]:
 
 
 def choose_device(name: str = "auto") -> "torch.device":
-    """The device to compute on: CUDA if there is one, else the CPU."""
+    """The device to compute on: CUDA if there is one, of several processes on a host each its own; else the CPU."""
     import torch
 
+    own = torch.device("cuda", local_rank())
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return own if torch.cuda.is_available() else torch.device("cpu")
     try:
-        device = torch.device(name)
+        device = own if name == "cuda" else torch.device(name)
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError):
         raise LightRNNError(f"--device {name} cannot be used here; use auto, cpu, or cuda where there is one") from None

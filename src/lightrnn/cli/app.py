@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from .. import __version__
 from ..errors import LightRNNError, is_out_of_memory, missing_package
+from ..processes import ToldElsewhere
 from . import (
     compare,
     demo,
@@ -105,6 +106,8 @@ def main() -> None:
         raise SystemExit(app(standalone_mode=False))
     except UsageError as error:
         _fail(error.format_message())
+    except ToldElsewhere:
+        raise SystemExit(2) from None
     except LightRNNError as error:
         _fail(str(error))
     except ModuleNotFoundError as error:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, recipe_names
+from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
 from ..errors import LightRNNError
 from ..outputs import locked, replace_output, settle
+from ..processes import joined, restarts
 from ..runtime import choose_device, keep_memory, use_threads
 from ..text.presets import choose_splits
 from . import screen
@@ -20,10 +23,13 @@ from .options import DeviceOption, ForceOption, ThreadsOption, with_settings
 from .texts import tell_untaught
 
 if TYPE_CHECKING:
+    import torch
+
     from ..table.word_table import WordTable
     from ..text.corpus import Corpus
     from ..text.vocabulary import Vocabulary
     from ..training.fitting import Init
+    from ..training.run import Run
     from ..training.starts import Start
 
 DEFAULT_RECIPE = "small"
@@ -73,40 +79,89 @@ def train(
       lightrnn train data -o opponent --model hsm
       lightrnn train novel.txt -o model --epochs 5 --hidden-size 100
       lightrnn train letters.txt --init model --add-words -o mine --epochs 2
+
+    Several processes, on one host or more, train one model together, faster, to the same result; each host has DATA:
+
+      torchrun --nproc-per-node 2 -m lightrnn train data -o model
     """
+    use_threads(threads)
+    keep_memory()
+    chosen_device = choose_device(device)
+    begin = Begin(data, out, recipe, overrides, valid, table, init, add_words, min_count, max_words)
+    with joined(chosen_device) as processes:
+        if processes.size > 1:
+            from ..training.following import load_alike
+
+            begin = replace(begin, corpus=load_alike(data))
+        if processes.leads:
+            _lead(begin, chosen_device, resume, force)
+        else:
+            _follow(begin, chosen_device)
+
+
+@dataclass(frozen=True)
+class Begin:
+    """What a run is to begin with, as it was asked for; corpus: the data, where it has been opened."""
+
+    data: Path
+    out: Path
+    recipe: str | None
+    chosen: dict[str, Any]
+    valid: Path | None
+    table: Path | None
+    init: Path | None
+    add_words: bool = False
+    min_count: int | None = None
+    max_words: int | None = None
+    corpus: Corpus | None = None
+
+
+def _follow(begin: Begin, device: torch.device) -> None:
+    """Train along; the first process tells when to stop, and what there is to tell."""
+    from ..training.bootstrap import go_on
+    from ..training.following import follow
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    assert begin.corpus is not None
+    go_on(follow(begin.corpus, device))
+
+
+def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None:
+    """Train, and tell how it goes."""
     from ..training import bootstrap
     from ..training.figures import training_figures
     from ..training.run import reopen
 
-    use_threads(threads)
-
-    keep_memory()
-    chosen_device = choose_device(device)
+    data, out = begin.data, begin.out
     with locked(out), ExitStack() as staging:
         if resume:
-            own = {"recipe": recipe, "valid": valid, "table": table, "init": init, "add-words": add_words or None}
-            for name, value in own.items():
-                if value is not None:
-                    raise LightRNNError(f"--{name} cannot be used with --resume: the run in {out} has its own")
-            run = reopen(_corpus_of(data, out), out, overrides, device=chosen_device)
+            for name in ("recipe", "valid", "table", "init", "add_words"):
+                if getattr(begin, name) not in (None, False):
+                    option = option_name(name)
+                    raise LightRNNError(f"{option} cannot be used with --resume: the run in {out} has its own")
+        if resume or (restarts() and _holds_this_run(begin)):
+            run = reopen(begin.corpus or _corpus_of(data, out), out, begin.chosen, device=device)
+            resume = True
+            _tell_reopened(run)
         else:
-            inputs = [path for path in (data, valid, init, table, recipe) if path is not None]
+            paths = (data, begin.valid, begin.init, begin.table, begin.recipe)
+            inputs = [path for path in paths if path is not None]
             stage = staging.enter_context(replace_output(out, "model", inputs=inputs, force=force))
-            more = _more_words(data, init, add_words, min_count, max_words)
-            given = _given(data, stage, recipe, overrides, valid, table, init, more)
+            given = _given(begin, stage)
         with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
             if not resume:
-                run = bootstrap.begin(*given, device=chosen_device, progress=progress)
+                run = bootstrap.begin(*given, device=device, progress=progress)
                 staging.close()  # the new run is whole: from here on it is in its place
                 run.moved(out)
             outcome = bootstrap.go_on(run, report, progress, lambda: stop() != 0)
-            signal = stop()
+            number = stop()
         if find_spec("matplotlib"):
             training_figures(out)
     if outcome.interrupted:
         command = shlex.join(["lightrnn", "train", str(data), "-o", str(out), "--resume"])
         screen.note(f"saved; go on with: {command}")
-        raise typer.Exit(128 + signal)
+        raise typer.Exit(128 + number)
     screen.note(f"{outcome.reason}; best validation perplexity {outcome.best_perplexity:.2f}; model in {out}")
 
 
@@ -124,54 +179,80 @@ def _corpus_of(data: Path, out: Path) -> Corpus:
     return corpus
 
 
-def _given(
-    data: Path,
-    stage: Path,
-    recipe_name: str | None,
-    chosen: dict[str, Any],
-    valid: Path | None,
-    table: Path | None,
-    init: Path | None,
-    more_words: dict[str, Any],
-) -> tuple[Corpus, Recipe, Path, Start | None, Init | None]:
+def _given(begin: Begin, stage: Path) -> tuple[Corpus, Recipe, Path, Start | None, Init | None]:
     """What a new run begins with, in a folder that is not in its place yet; announced."""
     from ..models.checkpoint import load_model
-    from ..training.fitting import fitted, with_words_of
-    from ..training.starts import Start
+    from ..training.fitting import with_words_of
 
-    base = load_model(init) if init is not None else None
-    if base is not None:
-        chosen = {"model": base[0].config.model} | chosen
-    recipe = Recipe.load(recipe_name or DEFAULT_RECIPE).override(chosen)
-    corpus = _corpus(data, valid, stage, base[1] if base else None, more_words)
-    if base is not None and more_words:
-        known = len(base[1])
+    more = _more_words(begin)
+    base = load_model(begin.init) if begin.init is not None else None
+    corpus = _corpus(begin, stage, base[1] if base else None, more)
+    known = len(base[1]) if base else 0
+    if base is not None and more:
         with screen.counter("words") as progress:
             base = with_words_of(corpus, base, progress)
-    start = Start(_read_table(table, corpus.vocabulary)) if table is not None else None
-    recipe = fitted(recipe, corpus, table=start.table if start else None, init=base, chosen=chosen)
-    if base is not None and more_words:
+    recipe, start = _fitted(begin, corpus, base)
+    if base is not None and more:
         screen.note(f"{len(base[1]) - known:,} words added to {known:,}")
     screen.note(_announcement(corpus, recipe, "given" if start or base else recipe.bootstrap.start))
     return corpus, recipe, stage, start, base
 
 
-def _more_words(
-    data: Path, init: Path | None, add_words: bool, min_count: int | None, max_words: int | None
-) -> dict[str, Any]:
+def _fitted(begin: Begin, corpus: Corpus, base: Init | None) -> tuple[Recipe, Start | None]:
+    """The recipe that was asked for, and the table, if one is given."""
+    from ..training.fitting import fitted
+    from ..training.starts import Start
+
+    chosen = begin.chosen if base is None else {"model": base[0].config.model} | begin.chosen
+    recipe = Recipe.load(begin.recipe or DEFAULT_RECIPE).override(chosen)
+    start = Start(_read_table(begin.table, corpus.vocabulary)) if begin.table is not None else None
+    return fitted(recipe, corpus, table=start.table if start else None, init=base, chosen=chosen), start
+
+
+def _holds_this_run(begin: Begin) -> bool:
+    """Whether the run in the model folder is the one that was asked for, as it is when torchrun starts it anew."""
+    from ..models.checkpoint import load_model
+    from ..training.run import load_run
+
+    try:
+        saved = load_run(begin.out)[2]
+        corpus = begin.corpus or _corpus_of(begin.data, begin.out)
+        return saved == _fitted(begin, corpus, load_model(begin.init) if begin.init is not None else None)[0]
+    except LightRNNError:
+        return False
+
+
+def _tell_reopened(run: Run) -> None:
+    """What is not as it was when the run was saved."""
+    if restarts():
+        screen.note(f"started anew by torchrun ({restarts()}): goes on from the last save, mini-batch {run.step:,}")
+    processes, local = run.trainer.processes.size, run.recipe.training.local_steps
+    if run.saved_by != processes:
+        averaged = f", and --local-steps {local} averages over {processes}" * (local > 1)
+        screen.note(
+            f"saved by {run.saved_by} process{'es' * (run.saved_by > 1)}, goes on with {processes}: the same "
+            f"mathematics, but floating-point sums are taken in another order, so that last digits differ{averaged}"
+        )
+
+
+def _more_words(begin: Begin) -> dict[str, Any]:
     """What `prepare` is told of words to add, {} if there are none."""
     from ..text.corpus import is_data_folder
 
-    if not add_words:
-        for name, value in (("min-count", min_count), ("max-words", max_words)):
-            if value is not None:
-                raise LightRNNError(f"--{name} goes with --add-words here; to choose the words of a text, prepare it")
+    if not begin.add_words:
+        for name in ("min_count", "max_words"):
+            if getattr(begin, name) is not None:
+                raise LightRNNError(
+                    f"{option_name(name)} goes with --add-words here; to choose the words of a text, prepare it"
+                )
         return {}
-    if init is None:
+    if begin.init is None:
         raise LightRNNError("--add-words goes with --init: it adds to the words of that model; give one")
-    if is_data_folder(data):
-        raise LightRNNError(f"--add-words goes with text, in which new words can be read; {data} is prepared already")
-    return {"add_words": True, "min_count": min_count, "max_words": max_words}
+    if is_data_folder(begin.data):
+        raise LightRNNError(
+            f"--add-words goes with text, in which new words can be read; {begin.data} is prepared already"
+        )
+    return {"add_words": True, "min_count": begin.min_count, "max_words": begin.max_words}
 
 
 def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
@@ -197,17 +278,16 @@ def _read_table(path: Path, vocabulary: Vocabulary) -> WordTable:
     return WordTable.read(path, vocabulary)
 
 
-def _corpus(
-    data: Path, valid: Path | None, stage: Path, vocabulary: Vocabulary | None, more_words: dict[str, Any]
-) -> Corpus:
+def _corpus(begin: Begin, stage: Path, vocabulary: Vocabulary | None, more_words: dict[str, Any]) -> Corpus:
     """The data folder itself, or one made from text inside the model folder, where that is being made."""
     from ..text.corpus import Corpus, is_data_folder
     from ..text.corpus import prepare as prepare_corpus
 
+    data, valid = begin.data, begin.valid
     if is_data_folder(data):
         if valid is not None:
             raise LightRNNError(f"--valid goes with text; {data} is prepared and has its own validation split")
-        return Corpus.load(data)
+        return begin.corpus or Corpus.load(data)
     with screen.counter("words") as progress:
         corpus = prepare_corpus(
             data, stage / "data", valid=valid or (), vocabulary=vocabulary, **more_words, progress=progress

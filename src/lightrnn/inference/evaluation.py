@@ -35,6 +35,11 @@ class Evaluation:
     parts: tuple[float, ...]
     seconds: float
 
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any]) -> "Evaluation":
+        """From `asdict`, perhaps by way of JSON."""
+        return cls(**facts | {"parts": tuple(facts["parts"])})
+
     @property
     def perplexity(self) -> float:
         """exp of nats per token, unknown words and sentence ends included."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..config import ModelConfig
+from ..processes import Share
 from ..registry import CELLS
 from ..table.word_table import WordTable
 from ..text.spelling import Codes, Spelling
@@ -21,6 +22,7 @@ from .cells import Array, Cell
 from .predictor import Predictor
 from .reader import Arrays
 
+LAYER_WEIGHTS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")  # as nn.RNNBase names them
 State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) each
 Ask = Callable[[Tensor, State | None], tuple[Tensor, State]]  # codes and a state → numbers for the codes, and the state
 
@@ -51,6 +53,7 @@ class RecurrentModel(nn.Module):
 
     recurrence: nn.RNNBase
     spelling = Spelling()  # what it reads: the words themselves, unless a kind of model says otherwise
+    share = Share(slice(0, 0), 0)  # the tracks that it is trained on, where other processes have the others
     drops = True  # whether there is dropout in training
 
     def __init__(self, config: ModelConfig) -> None:
@@ -90,6 +93,10 @@ class RecurrentModel(nn.Module):
         self.drops = on
         self.recurrence.dropout = self.config.dropout if on and self.config.layers > 1 else 0.0
 
+    @property
+    def dropping(self) -> bool:
+        return self.training and self.drops
+
     def initial_state(self, batch_size: int) -> State:
         """The state before anything was read."""
         zeros = next(self.parameters()).new_zeros(self.config.layers, batch_size, self.config.hidden_size)
@@ -97,14 +104,44 @@ class RecurrentModel(nn.Module):
 
     def recur(self, inputs: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Input vectors (B, S, D) → the outputs of the recurrence (B, S, H) and the state after them."""
-        dropping = self.training and self.drops
-        inputs = F.dropout(inputs, self.config.input_dropout, dropping)
-        if self.cell.states > 1:  # PyTorch has a tuple of tensors there, and one tensor else
-            outputs, after = self.recurrence(inputs, state)
+        inputs = self._drop(inputs, self.config.input_dropout, steps_first=False)
+        if self.dropping and self.recurrence.dropout and not self.share.is_all:
+            outputs, after = self._recur_by_layers(inputs, state)
         else:
-            outputs, last = self.recurrence(inputs, None if state is None else state[0])
-            after = (last,)
-        return F.dropout(outputs, self.config.dropout, dropping), cast(State, after)
+            outputs, after = self._run(self.recurrence, inputs, state)
+        return self._drop(outputs, self.config.dropout, steps_first=self.cell.steps_first), after
+
+    def _run(self, layers: nn.RNNBase, inputs: Tensor, state: State | None) -> tuple[Tensor, State]:
+        if self.cell.states > 1:  # PyTorch has a tuple of tensors there, and one tensor else
+            outputs, after = layers(inputs, state)
+            return outputs, after
+        outputs, last = layers(inputs, None if state is None else state[0])
+        return outputs, (last,)
+
+    def _recur_by_layers(self, inputs: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """The layers one by one, with dropout between them that is drawn for all tracks."""
+        last, after = self.config.layers - 1, []
+        for index, weights in enumerate(self.recurrence.all_weights):
+            layer = self.cell.layers(inputs.shape[-1], self.config.hidden_size, 1, batch_first=True, device="meta")
+            for name, weight in zip(LAYER_WEIGHTS, weights, strict=True):
+                setattr(layer, name, weight)
+            before = None if state is None else tuple(tensor[index : index + 1] for tensor in state)
+            inputs, now = self._run(layer, inputs, before)
+            inputs = self._drop(inputs, self.recurrence.dropout if index < last else 0.0, self.cell.steps_first)
+            after.append(now)
+        return inputs, tuple(torch.cat(tensors) for tensors in zip(*after, strict=True))
+
+    def _drop(self, vectors: Tensor, rate: float, steps_first: bool) -> Tensor:
+        """Dropout of vectors (B, S, …). Where this process has some of the tracks only, it is drawn for all of them, in
+        the order in which one process would, and so the same for any number of processes."""
+        if self.share.is_all or not self.dropping or not rate:
+            return F.dropout(vectors, rate, self.dropping)
+        tracks, (_, steps, *width) = self.share.of, vectors.shape
+        if steps_first:
+            ones = vectors.new_ones(steps, tracks, *width).transpose(0, 1)
+        else:
+            ones = vectors.new_ones(tracks, steps, *width)
+        return vectors * F.dropout(ones, rate)[self.share.tracks]
 
     def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """See LanguageModel."""

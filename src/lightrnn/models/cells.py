@@ -24,6 +24,8 @@ class Cell:
 
     step: W·x + b (B, G·H), U·h + b (B, G·H) and the state's arrays (B, H) before → those after, h first.
     states: how many arrays a state has. forget_gate: which of the gates, counted from 0, starts open; None: none.
+    steps_first: whether the layers keep their outputs step by step, as PyTorch's own do, which is the order in which
+    dropout is drawn; else track by track.
     """
 
     layers: "Callable[..., nn.RNNBase]"
@@ -31,6 +33,7 @@ class Cell:
     step: Step
     states: int = 1
     forget_gate: int | None = None
+    steps_first: bool = True
 
 
 def _of_torch(name: str) -> "Callable[..., nn.RNNBase]":
@@ -71,4 +74,6 @@ def _gru(inputs: Array, hidden: Array, before: Sequence[Array]) -> list[Array]:
 LSTM = Cell(_of_torch("LSTM"), gates=4, step=_lstm, states=2, forget_gate=1)
 GRU = Cell(_of_torch("GRU"), gates=3, step=_gru)
 TANH = Cell(_of_torch("RNN"), gates=1, step=lambda inputs, hidden, before: [np.tanh(inputs + hidden)])
-SIGMOID = Cell(_sigmoid_layers, gates=1, step=lambda inputs, hidden, before: [sigmoid(inputs + hidden)])
+SIGMOID = Cell(
+    _sigmoid_layers, gates=1, step=lambda inputs, hidden, before: [sigmoid(inputs + hidden)], steps_first=False
+)

@@ -6,7 +6,7 @@ Most words of a large vocabulary are seen too rarely to have neighbours of their
 is taken from the words that end as it does: endings tell how a word is used, in inflected languages above all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,9 @@ def neighbour_counts(
     return total
 
 
+CountNeighbours = Callable[[Ids, NDArray[np.int64], int, Progress], sparse.csr_matrix]
+
+
 def positive_pmi(counts: sparse.csr_matrix) -> sparse.csr_matrix:
     """max(0, log n(w, c)·N / (n(w)·n(c))) of every count."""
     found = counts.tocoo()
@@ -63,15 +66,17 @@ def bigram_vectors(
     words: Sequence[str] | None = None,
     seed: int = 0,
     progress: Progress = silent,
+    count: CountNeighbours = neighbour_counts,
 ) -> NDArray[np.float32]:
     """(V, d): vectors of all words from the neighbours they have in a token stream.
 
     The subspace is that of the words weighted by the root of their counts, found by a randomised SVD with two power
-    iterations (Halko et al. 2011). Given the words, vectors of rare ones are drawn to those of the same ending.
+    iterations (Halko et al. 2011). Given the words, vectors of rare ones are drawn to those of the same ending. `count`
+    may count neighbours in another way, to the same numbers.
     """
     size = len(counts)
     contexts = min(contexts, size)
-    ppmi = positive_pmi(neighbour_counts(ids, counts, contexts, progress))
+    ppmi = positive_pmi(count(ids, counts, contexts, progress))
     weighted = sparse.diags_array(np.sqrt(counts).astype(np.float32)) @ ppmi
     dimensions = min(dimensions, size, 2 * contexts)
     sketch = np.random.default_rng(seed).standard_normal((2 * contexts, min(dimensions + 10, 2 * contexts)), np.float32)

@@ -5,7 +5,7 @@ For networks that read words a code is a word, and K is 1.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,10 @@ class Window:
     mask: NDArray[np.bool_] | None
     starts: bool
     tokens: int
+
+    def part(self, tracks: slice) -> "Window":
+        """Some of its tracks; tokens are still those of all."""
+        return replace(self, codes=self.codes[tracks], mask=None if self.mask is None else self.mask[tracks])
 
 
 def text_windows(

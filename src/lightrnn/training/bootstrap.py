@@ -24,14 +24,14 @@ from ..models.opponents import WordModel
 from ..outputs import locked, replace_output
 from ..registry import REFINEMENTS
 from ..runtime import Progress, choose_device, silent
-from ..table.bigrams import bigram_vectors
 from ..text.corpus import Corpus
 from ..text.rare import expected_counts
 from .clock import Clock
 from .fitting import Init, fitted
+from .following import follow
 from .refinement import carried_over, refine
-from .run import Refined, Run, append_metrics, new_trainer, reopen, save, save_best
-from .starts import Start, choose_start, use_start_vectors
+from .run import Refined, Run, append_metrics, new_trainer, publish, reopen, save, save_best
+from .starts import Start, choose_start, text_vectors, use_start_vectors
 from .tensorboard import Board
 from .trainer import Batch, Validated
 
@@ -126,14 +126,14 @@ def begin(
     save_best(run)
     (folder / METRICS).touch()
     save(run)
+    publish(run)
     return run
 
 
 def _use_bigram_vectors(model: WordModel, corpus: Corpus, config: TrainingConfig, progress: Progress) -> None:
-    counts, words = corpus.vocabulary.counts, corpus.vocabulary.words
     watched = corpus.watching(progress)
-    vectors = bigram_vectors(corpus.split("train"), counts, words=words, seed=config.seed, progress=watched)
-    model.use_word_vectors(vectors, counts, config.weight_init)
+    vectors = text_vectors(corpus.split("train"), corpus.vocabulary, config.seed, watched)
+    model.use_word_vectors(vectors, corpus.vocabulary.counts, config.weight_init)
 
 
 def go_on(
@@ -142,19 +142,23 @@ def go_on(
     progress: Progress = silent,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Steps 2 and 3 of the paper's bootstrap, until the rounds are done."""
-    board = Board(run.folder / "tensorboard", run.step) if find_spec("tensorboard") else None
+    """Steps 2 and 3 of the paper's bootstrap, until the rounds are done.
+
+    All processes that train together are here, and do what the leader tells; only it has a folder to write to.
+    """
+    board = Board(run.folder / "tensorboard", run.step) if run.folder and find_spec("tensorboard") else None
     while True:
         saved = time.monotonic()
         for event in run.trainer.run():
             report(run, event)
             if isinstance(event, Validated):
                 _keep_if_best(run, event.validation.perplexity)
-                facts = append_metrics(run, event)
-                if board is not None:
-                    board.add_validation(facts)
-            stopping = should_stop()
-            if stopping or isinstance(event, Validated) or time.monotonic() - saved > SAVE_SECONDS:
+                _note_down(run, event, board)
+            if not run.trainer.together:
+                continue
+            due = isinstance(event, Validated) or time.monotonic() - saved > SAVE_SECONDS
+            stopping, due = run.trainer.processes.told((should_stop(), due))
+            if stopping or due:
                 save(run)
                 saved = time.monotonic()
             if stopping:
@@ -163,10 +167,22 @@ def go_on(
         minutes = run.recipe.training.minutes
         if run.round >= run.recipe.bootstrap.refinements or (minutes and run.clock.total >= 60 * minutes):
             return Outcome(run.best_perplexity, run.trainer.stop_reason, interrupted=False)
+        if run.folder is None:
+            run = follow(run.corpus, run.trainer.device, run)
+            continue
         refined = _refine(run, progress)
         report(run, refined)
-        append_metrics(run, refined)
+        _note_down(run, refined, board)
         save(run)
+        publish(run)
+
+
+def _note_down(run: Run, event: Validated | Refined, board: Board | None) -> None:
+    """In the records that are kept of a run, by the process that writes them."""
+    if run.folder is not None:
+        facts = append_metrics(run, event)
+        if board is not None and isinstance(event, Validated):
+            board.add_validation(facts)
 
 
 def _keep_if_best(run: Run, perplexity: float) -> None:

@@ -19,6 +19,7 @@ from ..files import atomic_file
 from ..models.base import RecurrentModel
 from ..models.checkpoint import finish_commit, load_training, rebuild, save_model, save_training
 from ..models.folder import DIMENSIONS, METRICS, TRAINING, load_vocabulary
+from ..processes import here
 from ..runtime import choose_device
 from ..text.corpus import Corpus
 from .clock import Clock
@@ -38,7 +39,8 @@ SAVED = record(  # all that is saved, but tensors
         "table_shape": maybe(DIMENSIONS),
         "data": text(),
         "metrics_bytes": whole(),
-    }
+    },
+    {"processes": whole(1)},
 )
 SECONDS = number(least=0, most=1e12)
 BEFORE_CLOCKS = record(
@@ -73,17 +75,21 @@ class Refined:
 
 @dataclass
 class Run:
-    """A bootstrap in progress: the round, its trainer, and what the rounds before left behind."""
+    """A bootstrap in progress: the round, its trainer, and what the rounds before left behind.
+
+    folder: None in a process that follows another, which writes. saved_by: how many processes did what it goes on from.
+    """
 
     recipe: Recipe
     corpus: Corpus
-    folder: Path
+    folder: Path | None
     trainer: Trainer
     clock: Clock = field(default_factory=Clock)
     round: int = 0  # refinements done
     best_perplexity: float | None = None
     words: int = 0  # trained on in the rounds before
     steps: int = 0  # mini-batches of the rounds before
+    saved_by: int = 1
 
     @property
     def step(self) -> int:
@@ -104,7 +110,7 @@ class Run:
 
     def moved(self, folder: Path) -> None:
         """The run's folder has got another name, and so has the corpus if it is in there."""
-        if self.corpus.path.is_relative_to(self.folder):
+        if self.folder is not None and self.corpus.path.is_relative_to(self.folder):
             self.corpus = replace(self.corpus, path=folder / self.corpus.path.relative_to(self.folder))
         self.folder = folder
 
@@ -116,9 +122,17 @@ def new_trainer(model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_num
 
 
 def save(run: Run) -> None:
-    """All that is needed to go on."""
+    """All that is needed to go on; asked of all processes that train together, and written by one."""
+    tensors = run.trainer.tensors()
+    if run.folder is not None:
+        save_training(run.folder, tensors, _facts(run))
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    """All that is saved, but tensors; of a run that has a folder."""
+    assert run.folder is not None
     model = run.trainer.model
-    facts = {
+    return {
         "recipe": run.recipe.to_dict(),
         "position": asdict(run.trainer.position),
         "clock": asdict(run.clock),
@@ -126,12 +140,14 @@ def save(run: Run) -> None:
         "table_shape": list(model.table.shape) if model.table else None,
         "data": run.corpus.digest("train", "valid"),
         "metrics_bytes": (run.folder / METRICS).stat().st_size,
+        "processes": run.trainer.processes.size,
     }
-    save_training(run.folder, run.trainer.tensors(), facts)
 
 
 def save_best(run: Run) -> None:
     """The model as it is now, with how it was trained."""
+    if run.folder is None:
+        return
     summary = {
         **run.recipe.to_dict(),
         "valid_perplexity": run.best_perplexity,
@@ -154,31 +170,57 @@ def reopen(corpus: Corpus, folder: Path, changes: dict[str, Any], *, device: tor
     metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
     _parse_metrics(metrics, folder)
     corpus = corpus.with_counts(load_vocabulary(folder).counts)
-    clock, position = Clock(**facts["clock"]), facts["position"]
-    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     try:
-        model = rebuild(recipe.model, corpus.vocabulary, weights, facts["table_shape"], recipe.training.seed)
-        spent = clock.total - (clock.training - position["began"])
-        trainer = Trainer(
-            model.to(device or choose_device()),
-            round_budget(recipe, facts["round"], spent),
-            corpus.split("train"),
-            corpus.split("valid"),
-            corpus.vocabulary,
-            clock,
-        )
-        trainer.restore(tensors, position)
+        run = _rebuilt(corpus, recipe, tensors, facts, device)
     except LightRNNError as error:
         raise LightRNNError(
             f"the run in {folder} ({error}) does not fit the model that its settings describe now; "
             "train again into another folder"
         ) from None
-    run = Run(recipe, corpus, folder, trainer, clock, **{name: facts[name] for name in SAVED_FIELDS})
+    run.folder = folder
     finish_commit(folder)
     with atomic_file(folder / METRICS) as file:
         file.write(metrics)
-    save(run)
+    save_training(folder, tensors, _facts(run))
+    publish(run, tensors)
     return run
+
+
+def _rebuilt(
+    corpus: Corpus, recipe: Recipe, tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device | None
+) -> Run:
+    """A run as it was when it had these tensors and facts, without a folder."""
+    clock, position = Clock(**facts["clock"]), facts["position"]
+    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    model = rebuild(recipe.model, corpus.vocabulary, weights, facts["table_shape"], recipe.training.seed)
+    spent = clock.total - (clock.training - position["began"])
+    trainer = Trainer(
+        model.to(device or choose_device()),
+        round_budget(recipe, facts["round"], spent),
+        corpus.split("train"),
+        corpus.split("valid"),
+        corpus.vocabulary,
+        clock,
+    )
+    trainer.restore(tensors, position)
+    kept = {name: facts[name] for name in SAVED_FIELDS}
+    return Run(recipe, corpus, None, trainer, clock, **kept, saved_by=facts.get("processes", 1))
+
+
+def publish(run: Run, tensors: dict[str, Tensor] | None = None) -> None:
+    """The leader's run becomes that of the processes that follow it; tensors: its own, before a first mini-batch."""
+    processes = run.trainer.processes
+    if processes.size > 1:
+        processes.call("run", facts=_facts(run))
+        counts = torch.from_numpy(run.corpus.vocabulary.counts)
+        processes.sent({"counts": counts, **(tensors or run.trainer.tensors())})
+
+
+def received(corpus: Corpus, facts: dict[str, Any], device: torch.device | None) -> Run:
+    """In a process that follows: the run that the leader publishes, called with these facts."""
+    tensors = here().sent({})
+    corpus = corpus.with_counts(tensors.pop("counts").numpy())
+    return _rebuilt(corpus, Recipe.from_dict(facts["recipe"], "the first process"), tensors, facts, device)
 
 
 def load_run(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], Recipe]:
@@ -238,6 +280,7 @@ def _parse_metrics(data: bytes, folder: Path) -> list[dict[str, Any]]:
 
 def append_metrics(run: Run, event: Validated | Refined) -> dict[str, Any]:
     """One more line of metrics.jsonl, which is returned."""
+    assert run.folder is not None
     facts = _validation_facts(run, event) if isinstance(event, Validated) else _refined_facts(run, event)
     with (run.folder / METRICS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(facts) + "\n")

@@ -21,6 +21,7 @@ from ..table.clustering import refuse_clustering_beyond_memory
 from ..table.word_table import WordTable, words_alone
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
+from .neighbours import shared_neighbour_counts
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,15 @@ def choose_start(
         return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed, alone=alone))
     shared_shape = (shape[0] - len(alone), *shape[1:])
     refuse_clustering_beyond_memory(len(vocabulary) - len(alone), shared_shape)
-    vectors = bigram_vectors(ids, counts, words=vocabulary.words, seed=seed, progress=progress)
+    vectors = text_vectors(ids, vocabulary, seed, progress)
     table = WordTable.clustered(vectors, counts, alone, shared_shape, seed=seed, progress=progress)
     return Start(table, table.vectors if config.start_vectors else None)
+
+
+def text_vectors(ids: Ids, vocabulary: Vocabulary, seed: int, progress: Progress = silent) -> NDArray[np.float32]:
+    """(V, d): bigram vectors of all words, their neighbours counted by all processes that train together."""
+    counts, words, count = vocabulary.counts, vocabulary.words, shared_neighbour_counts
+    return bigram_vectors(ids, counts, words=words, seed=seed, progress=progress, count=count)
 
 
 def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], scale: float) -> None:

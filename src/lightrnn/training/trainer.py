@@ -5,11 +5,14 @@ Shapes: B batch, S codes.
 The Trainer knows neither files nor screens. Its `run` is a generator that stops after every mini-batch and every
 validation; between any two of these, `tensors` and `position` say all there is to know about it, and a Trainer that is
 given them goes on to the same bytes.
+
+Where several processes train together, all of them make the same windows, and each has its share of the tracks. With
+--local-steps they are `together` only after some of the mini-batches, and all of the above holds there.
 """
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from math import cos, exp, isfinite, pi
 from typing import Any
 
@@ -22,14 +25,16 @@ from ..config import TrainingConfig
 from ..errors import LightRNNError
 from ..inference.evaluation import Evaluation
 from ..inference.passes import evaluate
-from ..models.base import RecurrentModel, State
+from ..models.base import RecurrentModel, State, select_state
 from ..models.tensors import check_finite, check_like
+from ..processes import here
 from ..text.rare import with_unknown
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Window, text_windows
 from .averaging import Average
 from .clock import Clock
+from .exchange import add_gradients, average, fill_gradients, refuse_sparse_on_cuda, whole_state
 from .row_adam import RowAdam
 
 LOWER_RATE = "start again, or go on from the best model with --init, at a lower --learning-rate"
@@ -107,6 +112,10 @@ class Trainer:
         self.device = next(model.parameters()).device
         self.optimizers = _optimizers(model, config)
         self.average = Average(model) if config.schedule == "average" else None
+        self.processes = here()
+        refuse_sparse_on_cuda(self.optimizers, self.device, self.processes)
+        self.is_local = config.local_steps > 1 and self.processes.size > 1
+        self.together = True  # the weights are the same in all processes
         self.clock = clock or Clock()
         self.position = Position(began=self.clock.training)
         self.carried: State | None = None
@@ -187,8 +196,7 @@ class Trainer:
     def _timed_batch(self, window: Window) -> Batch:
         with self.clock.on("training"):
             nats = self.train_step(window)
-            if self.average:
-                self.average.add(self.model, self.position.step)
+        self._share_clock()
         tokens = window.tokens
         position = self.position
         position.batch += 1
@@ -197,25 +205,42 @@ class Trainer:
         position.words += tokens
         position.nats += nats
         position.tokens += tokens
+        self.together = not self.is_local
+        if position.step % self.config.local_steps == 0:
+            self._meet()
+        if self.average:
+            self.average.add(self.model, position.step - 1)
         return Batch(nats, tokens)
+
+    def _meet(self) -> None:
+        """Weights that were trained apart become their mean."""
+        if not self.together:
+            average(self.optimizers, self.processes)
+            self.together = True
+
+    def _share_clock(self) -> None:
+        """The leader's seconds are everybody's, so that all agree on the learning rate and on when to stop."""
+        self.clock.training = self.processes.told(self.clock.training)
 
     def train_step(self, window: Window) -> float:
         """One mini-batch: forward, backward, clip, step. Returns the loss in nats, summed over the words."""
         self.model.train()
         self.model.drop(self.epochs_done >= self.config.dropout_from)
-        codes = torch.from_numpy(window.codes).to(self.device)
-        before = start_state(self.model, window) if window.starts else self.carried
+        self.model.share = share = self.processes.share(len(window.codes))
+        own = window.part(share.tracks)
+        codes = torch.from_numpy(own.codes).to(self.device)
+        before = start_state(self.model, own) if own.starts else self.carried
         with self._mixed_precision():
             losses, state = self.model.losses(codes, before)  # (B, S)
-        if window.mask is not None:
-            losses = losses * torch.from_numpy(window.mask).to(self.device)
+        if own.mask is not None:
+            losses = losses * torch.from_numpy(own.mask).to(self.device)
         by_word = losses.view(len(codes), -1, self.model.spelling.each).sum(dim=-1)  # where all have as many codes
-        nats = by_word.sum()
+        nats = by_word.sum() * share.weight
         self.model.zero_grad()
-        torch.autograd.backward(nats / len(codes))
-        norm = clip_gradients(self.model, self.config.clip_norm)
+        torch.autograd.backward(nats / (share.size if self.is_local else share.of))
+        nats, norm = self._clipped(nats)
         if not (isfinite(nats.item()) and isfinite(norm.item())):
-            raise LightRNNError(
+            raise self.processes.error(
                 f"the loss became {nats.item():g} (gradient norm {norm.item():g}) "
                 f"at mini-batch {self.position.step + 1:,} "
                 f"with learning rate {self.learning_rate:g}; {LOWER_RATE}"
@@ -226,6 +251,17 @@ class Trainer:
         self.carried = tuple(tensor.detach() for tensor in state)
         return float(nats.item())
 
+    def _clipped(self, nats: Tensor) -> tuple[Tensor, Tensor]:
+        """Clip the gradients, of all processes or with --local-steps each its own; returns the loss of all, and the
+        norm."""
+        if not self.is_local:
+            nats = add_gradients(self.optimizers, nats, self.processes)
+            return nats, clip_gradients(self.model, self.config.clip_norm)
+        fill_gradients(self.optimizers)
+        both = torch.stack([nats.detach(), clip_gradients(self.model, self.config.clip_norm)])
+        self.processes.add([both])
+        return both[0], both[1]
+
     def _mixed_precision(self) -> contextlib.AbstractContextManager[Any]:
         if self.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.autocast("cuda", torch.bfloat16)
@@ -233,11 +269,13 @@ class Trainer:
 
     def _validate(self) -> Validated:
         """Validate; note whether it is the best so far; halve the rate if not and the schedule says so."""
+        self._meet()
         with self.clock.on("training"):
-            validation = evaluate(self.result.eval(), self.valid, self.vocabulary)
+            validation = Evaluation.from_dict(self.processes.led(self._evaluated))
+        self._share_clock()
         position, rate = self.position, self.learning_rate
         if not isfinite(validation.nats):
-            raise LightRNNError(
+            raise self.processes.error(
                 f"the validation loss became {validation.nats:g} at mini-batch {position.step:,} "
                 f"with learning rate {rate:g}; {LOWER_RATE}"
             )
@@ -251,13 +289,20 @@ class Trainer:
         position.nats, position.tokens = 0.0, 0
         return event
 
+    def _evaluated(self) -> dict[str, Any]:
+        return asdict(evaluate(self.result.eval(), self.valid, self.vocabulary))
+
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors of the run by name: weights, optimiser, carried state, random state."""
+        """All tensors of the run by name: weights, optimiser, carried state, random state.
+
+        Once there is a carried state, each process has that of its tracks, so that all have to ask.
+        """
         named = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()} | self._averaged()
         for optimizer, torch_optimizer in self.optimizers.items():
             for index, entry in torch_optimizer.state_dict()["state"].items():
                 named |= {f"{optimizer}.{index}.{key}": tensor for key, tensor in entry.items() if tensor is not None}
-        named |= {f"carried.{index}": tensor.float() for index, tensor in enumerate(self.carried or ())}
+        carried = whole_state(self.carried or (), self.model.share, self.processes)
+        named |= {f"carried.{index}": tensor.float() for index, tensor in enumerate(carried)}
         named["random.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             named["random.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -286,11 +331,17 @@ class Trainer:
             groups = torch_optimizer.state_dict()["param_groups"]
             torch_optimizer.load_state_dict({"state": entries, "param_groups": groups})
         carried = named("carried.")
-        self.carried = tuple(carried[str(i)].to(self.device) for i in range(len(carried))) or None
+        whole = tuple(carried[str(i)].to(self.device) for i in range(len(carried)))
+        self.carried = self._own(whole) if whole else None
         torch.set_rng_state(tensors["random.cpu"])
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
         self.position = Position(**{field.name: position[field.name] for field in fields(Position)})
+
+    def _own(self, whole: State) -> State:
+        """Of the state of all tracks that of this process's."""
+        self.model.share = share = self.processes.share(whole[0].shape[1])
+        return whole if share.is_all else select_state(whole, share.tracks)
 
     def _check_tensors(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
         """Refuse tensors that are not those of such a run at such a position.

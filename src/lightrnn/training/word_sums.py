@@ -20,6 +20,7 @@ from torch import Tensor
 from ..errors import LightRNNError
 from ..models.base import State
 from ..models.lightrnn import LightRNN
+from ..processes import here
 from ..runtime import Progress, silent
 from ..table.allocation import Words
 from ..text.spelling import Ids
@@ -56,7 +57,8 @@ def word_sums(
     """One pass over a text as training reads it, dropout off; sums for the first `components` (default: all).
 
     A matching needs no more than scores, so for one these are summed where they are narrower than the states. Sums are
-    kept in double precision where the memory allows, for the sake of very frequent words, else in single.
+    kept in double precision where the memory allows, for the sake of very frequent words, else in single. Where several
+    processes train together, each reads its share of the tracks, and the leader has the sums of all.
     """
     table = model.table
     size, units = len(table.sharing), model.scoring_vectors(0).shape[1]
@@ -70,6 +72,8 @@ def word_sums(
             f"the word sums need {needed / 1e9:.1f} GB for {size:,} words and {units} units, and {memory / 1e9:.1f} GB "
             "are allowed; use a smaller vocabulary or fewer units"
         )
+    processes = here()
+    processes.call("word sums", components=components, for_matching=for_matching, memory=memory)
     device = model.codes.device
     precision = torch.float64 if 2 * needed <= memory else torch.float32
     sums = [torch.zeros(size, width, dtype=precision, device=device) for width in widths]
@@ -85,13 +89,17 @@ def word_sums(
         for spelling in (model.spelling, model.spelling.owners)
     )
     with torch.inference_mode():
-        for window, owners in zip(read, whose, strict=True):
+        for whole, owners in zip(read, whose, strict=True):
+            share = processes.share(len(whole.codes))
+            window = whole.part(share.tracks)
             codes = torch.from_numpy(window.codes).to(device)
             if window.starts:
                 state = start_state(model, window)
             hidden, state = model.hidden_states(codes, state)
             features = model.projection(hidden).flatten(0, 1)  # (B·S, H or D)
-            words = number[owners.codes[:, model.components :]]
+            words = number[owners.codes[share.tracks, model.components :]]
+            if not share.weight:
+                words.fill(-1)
             if window.mask is not None:
                 words[~window.mask] = -1
             targets = window.codes[:, model.components :]
@@ -106,6 +114,8 @@ def word_sums(
             done += window.tokens
             progress("reading words", done, len(ids))
     model.train(was_training)
+    for total in (counts, *sums):
+        processes.add_up(total)
     return WordSums(counts.cpu().numpy(), tuple(total.float().cpu().numpy() for total in sums), is_scores)
 
 

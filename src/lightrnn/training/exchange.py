@@ -1,0 +1,81 @@
+"""What the processes of a training run exchange: gradients that are added up, or weights that are averaged."""
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import LightRNNError
+from ..models.base import State
+from ..processes import Processes, Share
+
+Optimizers = dict[str, torch.optim.Optimizer]
+
+
+def refuse_sparse_on_cuda(optimizers: Optimizers, device: torch.device, processes: Processes) -> None:
+    """NCCL, which exchanges what is on CUDA, adds up dense tensors only."""
+    if processes.size > 1 and device.type == "cuda" and "sparse_optimizer" in optimizers:
+        raise LightRNNError(
+            "a model whose mini-batches pick rows of word vectors, with sparse gradients, cannot be trained by several "
+            "processes on CUDA; use --tied where --model has it, --device cpu, or one process"
+        )
+
+
+def add_gradients(optimizers: Optimizers, nats: Tensor, processes: Processes) -> Tensor:
+    """Every parameter's gradient becomes the sum over all processes; returns the sum of their losses, scalar.
+
+    All that is dense goes as one flat tensor. A parameter that no process has a gradient for is left without, as it
+    would be by one process; the flat tensor's end tells which.
+    """
+    if processes.size == 1:
+        return nats
+    dense = _parameters(optimizers["optimizer"])
+    there = nats.new_tensor([p.grad is not None for p in dense], dtype=dense[0].dtype)
+    gradients = [_gradient(p).flatten() for p in dense]
+    flat = torch.cat([*gradients, there, nats.detach().to(there.dtype)[None]])
+    processes.add([flat])
+    *sums, there, total = torch.split(flat, [*(len(g) for g in gradients), len(dense), 1])
+    for parameter, gradient, times in zip(dense, sums, there.tolist(), strict=True):
+        parameter.grad = gradient.view_as(parameter) if times else None
+    for parameter in _parameters(optimizers.get("sparse_optimizer")):
+        gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter).to_sparse(1)
+        parameter.grad = gradient.coalesce()
+        processes.add([parameter.grad])
+    return total[0]
+
+
+def fill_gradients(optimizers: Optimizers) -> None:
+    """Zeros where there is no gradient, so that the optimisers of all processes have the same parts."""
+    for parameter in _parameters(optimizers["optimizer"]):
+        parameter.grad = _gradient(parameter)
+
+
+@torch.no_grad()
+def average(optimizers: Optimizers, processes: Processes) -> None:
+    """Every parameter and its moments become the mean over all processes."""
+    for optimizer in optimizers.values():
+        for parameter in _parameters(optimizer):
+            moments = (t for name, t in optimizer.state[parameter].items() if name != "step")
+            for tensor in (parameter, *moments):
+                processes.add([tensor])
+                tensor.div_(processes.size)
+
+
+def whole_state(state: State, share: Share, processes: Processes) -> State:
+    """The state of all tracks, from those of each process's share."""
+    if processes.size == 1:
+        return state
+    found = []
+    for tensor in state:
+        whole = tensor.new_zeros(tensor.shape[0], share.of, *tensor.shape[2:])
+        if share.weight:
+            whole[:, share.tracks] = tensor
+        processes.add([whole])
+        found.append(whole)
+    return tuple(found)
+
+
+def _parameters(optimizer: torch.optim.Optimizer | None) -> list[nn.Parameter]:
+    return [] if optimizer is None else optimizer.param_groups[0]["params"]
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
