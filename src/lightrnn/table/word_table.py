@@ -243,20 +243,21 @@ class WordTable:
         alone: NDArray[np.int64],
         shape: tuple[int, ...],
         *,
+        way: str = "auto",
         seed: int,
         progress: Progress = silent,
     ) -> "WordTable":
         """Some words alone, and a balanced clustering of the vectors (V, d) of the others into a table of this shape,
-        each counting by the root of its count (V,)."""
-        from .clustering import cluster, refuse_clustering_beyond_memory, root_counts, table_vectors
+        each counting by the root of its count (V,); way: see `clustering.cluster`."""
+        from .clustering import cluster, refuse_clustering_beyond_memory, root_counts
 
         sharing = np.setdiff1d(np.arange(len(vectors)), alone)
-        refuse_clustering_beyond_memory(len(sharing), shape)
+        refuse_clustering_beyond_memory(len(sharing), shape, way)
         weights = root_counts(counts)[sharing]
-        codes = cluster(vectors[sharing], weights, shape, seed=seed, progress=progress)
-        first, *others = table_vectors(vectors[sharing], weights, codes, shape)
+        found = cluster(vectors[sharing], weights, shape, way=way, seed=seed, in_place=True, progress=progress)
+        first, *others = found.vectors
         known = (np.concatenate([vectors[alone], first]), *others)
-        return replace(cls.with_alone(alone, cls(codes, shape)), vectors=known)
+        return replace(cls.with_alone(alone, cls(found.codes, shape)), vectors=known)
 
     @classmethod
     def with_alone(cls, alone: NDArray[np.int64], shared: "WordTable") -> "WordTable":

@@ -100,8 +100,10 @@ def _cluster(
     states = shrink(mean_states(sums), sums.counts)
     old = model.table
     shape = old.shared.shape
-    codes = cluster(states, root_counts(sums.counts), shape, seed=seed, progress=progress)
-    return NextTable(old.with_shared(WordTable(codes, shape)))
+    found = cluster(
+        states, root_counts(sums.counts), shape, way=config.clustering, seed=seed, in_place=True, progress=progress
+    )
+    return NextTable(old.with_shared(WordTable(found.codes, shape)))
 
 
 def _matching(
