@@ -24,7 +24,7 @@ def means(
     words = np.arange(len(vectors)) if words is None else words
     sums = np.zeros((n, vectors.shape[1]))
     totals = np.bincount(bins, weights=weights[words], minlength=n)
-    _add(vectors, weights, words, bins, sums)
+    add_rows(vectors, weights, words, bins, sums)
     return np.where(totals[:, None] > 0, sums / np.maximum(totals, 1e-30)[:, None], 0.0).astype(np.float32)
 
 
@@ -45,11 +45,12 @@ def subtract(vectors: NDArray[np.float32], centroids: NDArray[np.float32], bins:
 
 
 @njit(cache=True, nogil=True)
-def _add(vectors, weights, words, bins, sums):  # type: ignore[no-untyped-def]
+def add_rows(vectors, weights, words, bins, sums):  # type: ignore[no-untyped-def]
+    """Add weight · x of each of some words to the sums (n, d) of its bin, in double precision."""
     for i in range(len(words)):
         word, bin = words[i], bins[i]
         for j in range(vectors.shape[1]):
-            sums[bin, j] += np.float64(np.float32(vectors[word, j] * weights[word]))
+            sums[bin, j] += vectors[word, j] * weights[word]
 
 
 @njit(cache=True, nogil=True)
