@@ -1,6 +1,7 @@
 """An auction in which every word bids on its few nearest bins only: the transport of `transport.py` without its matrix.
 
-Shapes: V words, d dimensions, k candidates of each, n values of a component, G groups; bin (g, i) is value i in group g.
+Shapes: V words, d dimensions, k candidates of each word, n values of a component, G groups; bin (g, i) is value i in
+group g.
 
 A word's candidates are all that it ever sees, so time and memory are those of V · k numbers. Each word's present value
 is among them, so the present assignment is one that they allow, and an auction can end with all words placed.
@@ -11,7 +12,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..runtime import Progress, in_parallel, silent
-from .bisection import Groups
 
 CANDIDATES = 32
 SIBLINGS = 32  # values that lie side by side are looked at together …
@@ -99,30 +99,28 @@ def _keep_present(x, centroids, squares, present, found, apart):  # type: ignore
 def auction(
     costs: NDArray[np.float32],
     candidates: NDArray[np.int32],
-    groups: Groups,
+    group: NDArray[np.int32],
+    firsts: NDArray[np.int64],
     prices: NDArray[np.float64],
     *,
-    tolerance: float,
+    epsilon: float,
     phases: int,
 ) -> NDArray[np.int64] | None:
     """(V,): one of its candidates for every word, at about the least cost, every bin full; None if it takes too long.
 
-    costs (V, k) have zero as each word's least; prices (G, n) are where the bids begin, and are changed to where they
-    end. ε falls to `tolerance` of the mean cost.
+    costs (V, k); group (V,) of each word; firsts (G, n + 1): bin (g, i) has room for firsts[g, i + 1] - firsts[g, i]
+    words, all of them for V; prices (G, n): where the bids begin, changed to where they end. ε ends at `epsilon`.
     """
-    last = max(tolerance * float(costs.mean(dtype=np.float64)), 1e-30)
-    group = np.empty(len(costs), np.int32)
-    group[groups.order] = np.repeat(np.arange(len(groups.starts) - 1), np.diff(groups.starts))
     chosen = np.empty(len(costs), np.int64)
     for phase in range(phases - 1, -1, -1):
-        if not _phase(costs, candidates, group, groups.starts, groups.room, prices, last * SHRINK**phase, chosen):
+        if not _phase(costs, candidates, group, firsts, prices, epsilon * SHRINK**phase, chosen):
             return None
         prices -= prices.min()
     return chosen
 
 
 @njit(cache=True, nogil=True)
-def _phase(costs, candidates, group, starts, room, prices, epsilon, chosen):  # type: ignore[no-untyped-def]
+def _phase(costs, candidates, group, firsts, prices, epsilon, chosen):  # type: ignore[no-untyped-def]
     """As `transport._auction`: each bin keeps its bids in a heap, lowest first; those of a group lie side by side."""
     size, k = costs.shape
     heaps = np.empty(size)
@@ -138,41 +136,49 @@ def _phase(costs, candidates, group, starts, room, prices, epsilon, chosen):  # 
         if patience < 0:
             return False
         g = group[word]
-        begin, end = starts[g], starts[g + 1]
         best, second, i = np.inf, np.inf, -1
         for j in range(k):
             other = candidates[word, j]
             value = costs[word, j] + prices[g, other]
-            if value < second and begin + other * room < end:
+            if value < second and firsts[g, other] < firsts[g, other + 1]:
                 if value < best:
                     best, second, i = value, best, other
                 else:
                     second = value
         bid = prices[g, i] + epsilon + (second - best if second < np.inf else 0.0)
         chosen[word] = i
-        first = begin + i * room
-        places = min(first + room, end) - first
-        heap, owner = heaps[first : first + places], owners[first : first + places]
-        if held[g, i] < places:
-            h = held[g, i]
+        first = firsts[g, i]
+        places = firsts[g, i + 1] - first
+        dropped = _take(heaps[first : first + places], owners[first : first + places], held[g, i], bid, word)
+        if dropped < 0:
             held[g, i] += 1
-            while h > 0 and heap[(h - 1) >> 1] > bid:
-                heap[h], owner[h] = heap[(h - 1) >> 1], owner[(h - 1) >> 1]
-                h = (h - 1) >> 1
         else:
             tail = head + waiting
-            queue[tail if tail < size else tail - size] = owner[0]
+            queue[tail if tail < size else tail - size] = dropped
             waiting += 1
-            h = 0
-            while True:
-                child = 2 * h + 1
-                if child + 1 < places and heap[child + 1] < heap[child]:
-                    child += 1
-                if child >= places or heap[child] >= bid:
-                    break
-                heap[h], owner[h] = heap[child], owner[child]
-                h = child
-        heap[h], owner[h] = bid, word
         if held[g, i] == places:
-            prices[g, i] = heap[0]
+            prices[g, i] = heaps[first]
     return True
+
+
+@njit(cache=True, nogil=True)
+def _take(heap, owner, held, bid, word):  # type: ignore[no-untyped-def]
+    """A bid into a heap, lowest first, that holds so many; returns who had to go where it was full, else -1."""
+    places = len(heap)
+    if held < places:
+        dropped, h = -1, held
+        while h > 0 and heap[(h - 1) >> 1] > bid:
+            heap[h], owner[h] = heap[(h - 1) >> 1], owner[(h - 1) >> 1]
+            h = (h - 1) >> 1
+    else:
+        dropped, h = owner[0], 0
+        while True:
+            child = 2 * h + 1
+            if child + 1 < places and heap[child + 1] < heap[child]:
+                child += 1
+            if child >= places or heap[child] >= bid:
+                break
+            heap[h], owner[h] = heap[child], owner[child]
+            h = child
+    heap[h], owner[h] = bid, word
+    return dropped

@@ -161,33 +161,33 @@ def bigram_vectors(
     ppmi = positive_pmi(neighbour_counts(ids, counts, contexts, progress))
     roots = np.sqrt(counts).astype(np.float32)
     dimensions = min(dimensions, size, 2 * contexts)
-    passes = 5
-
-    def blocks(turn: int) -> Iterator[tuple[slice, sparse.csr_matrix]]:
-        for first in range(0, size, WORDS):
-            piece = slice(first, first + WORDS)
-            yield piece, ppmi[piece]
-            progress(f"vectors, pass {turn} of {passes}, words", min(piece.stop, size), size)
-
     sketch = np.random.default_rng(seed).standard_normal((2 * contexts, min(dimensions + 10, 2 * contexts)), np.float32)
     for turn in range(3):
         products = []
-        for piece, block in blocks(turn + 1):
+        for piece, block in _blocks(ppmi, f"vectors, pass {turn + 1} of 5, words", progress):
             weighted = sparse.diags_array(roots[piece]) @ block
             products = [sum(products, weighted.T @ (weighted @ sketch))]
         sketch, _ = np.linalg.qr(products[0])
     seen: NDArray[np.float32] | None = None  # the weighted words in the sketch, or as many rows with the same products
-    for piece, block in blocks(4):
+    for piece, block in _blocks(ppmi, "vectors, pass 4 of 5, words", progress):
         rows = sparse.diags_array(roots[piece]) @ block @ sketch
         seen = rows if seen is None else np.linalg.qr(np.concatenate([seen, rows]), mode="r")
     assert seen is not None
     _, _, axes = np.linalg.svd(seen, full_matrices=False)
     projection = sketch @ axes[:dimensions].T
     vectors = np.empty((size, dimensions), np.float32)
-    for piece, block in blocks(5):
+    for piece, block in _blocks(ppmi, "vectors, pass 5 of 5, words", progress):
         vectors[piece] = block @ projection
     del ppmi
     return shrink(vectors, counts) if words is None else shrink_to_endings(vectors, counts, words, progress)
+
+
+def _blocks(ppmi: sparse.csr_matrix, what: str, progress: Progress) -> Iterator[tuple[slice, sparse.csr_matrix]]:
+    """Some rows after the other, and which they are."""
+    size = ppmi.shape[0]
+    for first in range(0, size, WORDS):
+        yield slice(first, first + WORDS), ppmi[first : first + WORDS]
+        progress(what, min(first + WORDS, size), size)
 
 
 def shrink(means: NDArray[np.float32], counts: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -228,7 +228,9 @@ def shrink_to_endings(
     for letters in range(1, ENDING + 1):
         progress(f"endings of {len(words):,} words, letters", letters, ENDING)
         numbers: dict[str, int] = {}
-        ending = np.fromiter((numbers.setdefault(word[-letters:], len(numbers)) for word in words), np.int64, len(words))
+        ending = np.fromiter(
+            (numbers.setdefault(word[-letters:], len(numbers)) for word in words), np.int64, len(words)
+        )
         parent = np.zeros(len(numbers), np.int64)
         parent[ending] = shorter
         sums = np.zeros((len(numbers), means.shape[1]))

@@ -134,7 +134,7 @@ def _two_means(vectors, weights, words, bounds, cuts, axis):  # type: ignore[no-
             side[begin + ranked[: cuts[g] - begin]] = 1
         on_left = w * side
         share = on_left.sum()
-        if share == 0 or share == total:
+        if not 0 < share < total:
             break
         left = (on_left @ x) / share
         right = (mean * total - left * share) / (total - share)

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..runtime import Progress, free_memory, refuse_beyond_memory, silent
-from .allocation import Allocation, Words
+from .allocation import Allocation
 from .bisection import Groups, bisect
+from .costs import Words
 from .means import distance, means, subtract
 from .polishing import polish
 

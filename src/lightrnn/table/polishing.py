@@ -53,6 +53,9 @@ def _bid(
     progress: Progress,
 ) -> NDArray[np.int64]:
     """All words bid on their nearest values, means follow, again and again."""
+    firsts = np.stack([groups.upto(value) for value in range(n + 1)], axis=1)
+    group = np.empty(len(values), np.int32)
+    group[groups.order] = np.repeat(np.arange(len(firsts)), np.diff(groups.starts))
     centroids = means(vectors, weights, values, n)
     before = distance(vectors, weights, centroids, values)
     for turn in range(PASSES):
@@ -60,8 +63,8 @@ def _bid(
         candidates, costs = nearest_values(vectors, centroids, values, progress=progress, what=what)
         costs -= costs.min(axis=1, keepdims=True)
         costs *= weights[:, None]
-        prices = np.zeros((len(groups.starts) - 1, n))
-        found = auction(costs, candidates, groups, prices, tolerance=TOLERANCE, phases=PHASES)
+        prices, least = np.zeros((len(groups.starts) - 1, n)), max(TOLERANCE * float(costs.mean()), 1e-30)
+        found = auction(costs, candidates, group, firsts, prices, epsilon=least, phases=PHASES)
         if found is None:
             break
         centroids = means(vectors, weights, found, n)

@@ -65,12 +65,13 @@ class FindTable(Protocol):
 
 @dataclass(frozen=True)
 class Refinement:
-    """A refinement of the table; restarts: whether the weights start afresh on the table that it finds; uses_solver:
-    whether `config.solver` means something to it."""
+    """A refinement of the table; restarts: whether the weights start afresh on the table that it finds; uses_solver
+    and uses_clustering: whether `config.solver` and `config.clustering` mean something to it."""
 
     find: FindTable
     restarts: bool
     uses_solver: bool = False
+    uses_clustering: bool = False
 
 
 def refine(
@@ -123,7 +124,7 @@ def _matching(
 
 NONE = None
 MATCHING = Refinement(_matching, restarts=False, uses_solver=True)
-CLUSTER = Refinement(_cluster, restarts=True)
+CLUSTER = Refinement(_cluster, restarts=True, uses_clustering=True)
 
 
 def carried_over(model: LightRNN, table: WordTable, counts: NDArray[np.int64]) -> LightRNN:

@@ -21,7 +21,7 @@ from ..errors import LightRNNError
 from ..models.base import State
 from ..models.lightrnn import LightRNN
 from ..runtime import Progress, silent
-from ..table.allocation import Words
+from ..table.costs import Words
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from ..text.windows import text_windows
