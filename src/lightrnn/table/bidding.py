@@ -1,4 +1,4 @@
-"""An auction in which every word bids on its few nearest bins only: the transport of `transport.py` without its matrix.
+"""An auction in which every word bids on a few bins only: the transport of `transport.py` without its matrix.
 
 Shapes: V words, d dimensions, k candidates of each word, n values of a component, G groups; bin (g, i) is value i in
 group g.
@@ -7,93 +7,107 @@ A word's candidates are all that it ever sees, so time and memory are those of V
 is among them, so the present assignment is one that they allow, and an auction can end with all words placed.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from ..runtime import Progress, in_parallel, silent
+from .costs import Distances
 
 CANDIDATES = 32
 SIBLINGS = 32  # values that lie side by side are looked at together …
-BRANCHES = 8  # … if their mean is one of so many that are nearest to the word
+BRANCHES = 8  # … if their mean is one of so many that are cheapest for the word
 WORDS = 1 << 15  # that are looked at together
 SHRINK = 5.0  # of ε from phase to phase
 PATIENCE = 60  # bids a word in a phase, on average; an auction that takes more is given up
 
 
-def nearest_values(
-    vectors: NDArray[np.float32],
-    centroids: NDArray[np.float32],
+def cheapest_values(
+    distances: Distances,
+    prices: NDArray[np.float64],
+    group: NDArray[np.int32],
     present: NDArray[np.int64],
     *,
     progress: Progress = silent,
-    what: str = "nearest",
+    what: str = "words",
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """(V, k) and (V, k): for every word its present value and the nearest others, and |c|² - 2 x·c of them.
+    """(V, k) and (V, k): for every word its present value and the others that are cheapest for it, and what these cost
+    without the prices (G, n), above the least of them.
 
     Values that lie side by side came from one another by halving, so the search looks at their means first.
     """
-    n = len(centroids)
-    k = min(CANDIDATES, n)
+    size, n = distances.shape
     firsts = np.arange(0, n, SIBLINGS)
-    means = np.stack([centroids[first : first + SIBLINGS].mean(axis=0) for first in firsts])
-    squares = (centroids**2).sum(axis=1)
-    candidates = np.empty((len(vectors), k), np.int32)
-    distances = np.empty((len(vectors), k), np.float32)
+    means = np.stack([distances.centroids[first : first + SIBLINGS].mean(axis=0) for first in firsts])
+    of_means = replace(distances, centroids=means)
+    mean_prices = np.add.reduceat(prices, firsts, axis=1) / np.diff(np.append(firsts, n))
+    candidates = np.empty((size, min(CANDIDATES, n)), np.int32)
+    costs = np.empty(candidates.shape, np.float32)
 
     def search(block: int) -> float:
-        words = slice(block * WORDS, (block + 1) * WORDS)
-        x = vectors[words]
-        found, apart = candidates[words], distances[words]
-        apart[:] = np.inf
-        found[:] = present[words, None]
-        branches = np.arange(len(firsts))[:, None] if len(firsts) <= BRANCHES else _branches(x, means)
+        words = np.arange(block * WORDS, min((block + 1) * WORDS, size))
+        found, kept = candidates[words[0] : words[-1] + 1], costs[words[0] : words[-1] + 1]
+        values = np.full(kept.shape, np.inf)
+        found[:], kept[:] = present[words, None], 0
+        near = _branches(of_means[words] + mean_prices[group[words]])
         for branch, first in enumerate(firsts):
-            here = np.flatnonzero((branches == branch).any(axis=0)) if branches.shape[1] > 1 else np.arange(len(x))
-            near = slice(first, first + SIBLINGS)
-            _keep_nearest(x[here] @ (-2 * centroids[near].T) + squares[near], here, first, found, apart)
-        _keep_present(x, centroids, squares, present[words], found, apart)
-        progress(what, min((block + 1) * WORDS, len(vectors)), len(vectors))
+            here = np.flatnonzero((near == branch).any(axis=0))
+            siblings = slice(first, first + SIBLINGS)
+            of_siblings = replace(distances, centroids=distances.centroids[siblings])[words[here]]
+            _keep_cheapest(of_siblings, prices, group[words], here, first, found, kept, values)
+        _keep_present(distances.vectors, distances.weights, distances.centroids, words, present, found, kept, values)
+        progress(what, words[-1] + 1, size)
         return 0.0
 
-    in_parallel(search, -(-len(vectors) // WORDS))
-    return candidates, distances
+    in_parallel(search, -(-size // WORDS))
+    return candidates, costs
 
 
-def _branches(x: NDArray[np.float32], means: NDArray[np.float32]) -> NDArray[np.int64]:
-    """(BRANCHES, words): the means that are nearest to each word."""
-    apart = x @ (-2 * means.T) + (means**2).sum(axis=1)
-    return np.ascontiguousarray(np.argpartition(apart, BRANCHES - 1, axis=1)[:, :BRANCHES].T)
+def _branches(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(BRANCHES, words): where the least of each word's values are."""
+    least = min(BRANCHES, values.shape[1])
+    return np.ascontiguousarray(np.argpartition(values, least - 1, axis=1)[:, :least].T)
 
 
 @njit(cache=True, nogil=True)
-def _keep_nearest(distances, words, first, found, apart):  # type: ignore[no-untyped-def]
-    """Values first, first + 1, … into the lists of words, which are in order of distance."""
+def _keep_cheapest(costs, prices, group, words, first, found, kept, values):  # type: ignore[no-untyped-def]
+    """Values first, first + 1, … into the lists of some words, which are in order of cost and price."""
     k = found.shape[1]
     for r in range(len(words)):
         w = words[r]
-        for j in range(distances.shape[1]):
-            if distances[r, j] < apart[w, k - 1]:
+        for j in range(costs.shape[1]):
+            value = costs[r, j] + prices[group[w], first + j]
+            if value < values[w, k - 1]:
                 p = k - 1
-                while p > 0 and apart[w, p - 1] > distances[r, j]:
-                    apart[w, p], found[w, p] = apart[w, p - 1], found[w, p - 1]
+                while p > 0 and values[w, p - 1] > value:
+                    values[w, p], found[w, p], kept[w, p] = values[w, p - 1], found[w, p - 1], kept[w, p - 1]
                     p -= 1
-                apart[w, p], found[w, p] = distances[r, j], first + j
+                values[w, p], found[w, p], kept[w, p] = value, first + j, costs[r, j]
 
 
 @njit(cache=True, nogil=True)
-def _keep_present(x, centroids, squares, present, found, apart):  # type: ignore[no-untyped-def]
-    """The present value into the last place of a list that does not have it."""
+def _keep_present(vectors, weights, centroids, words, present, found, kept, values):  # type: ignore[no-untyped-def]
+    """The present value into the last place of a list that does not have it; costs above the least."""
     k = found.shape[1]
-    for w in range(len(x)):
-        there = False
-        for j in range(k):
-            there = there or (found[w, j] == present[w] and apart[w, j] < np.inf)
-        if not there:
-            distance = squares[present[w]]
-            for j in range(x.shape[1]):
-                distance -= np.float32(2) * x[w, j] * centroids[present[w], j]
-            found[w, k - 1], apart[w, k - 1] = present[w], distance
+    for r in range(len(words)):
+        word, own = words[r], present[words[r]]
+        at = k - 1
+        for p in range(k):
+            if found[r, p] == own and values[r, p] < np.inf:
+                at = p
+        if found[r, at] != own or values[r, at] == np.inf:
+            cost = np.float32(0)
+            for j in range(vectors.shape[1]):
+                cost += centroids[own, j] * (centroids[own, j] - np.float32(2) * vectors[word, j])
+            found[r, at], kept[r, at], values[r, at] = own, weights[word] * cost, 0
+        least = np.float32(np.inf)
+        for p in range(k):
+            if values[r, p] < np.inf:
+                least = min(least, kept[r, p])
+        for p in range(k):  # what is not filled is the present value once more, and costs more
+            kept[r, p] = kept[r, p] - least if values[r, p] < np.inf else kept[r, at] + np.float32(1)
 
 
 def auction(

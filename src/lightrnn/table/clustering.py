@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..runtime import Progress, free_memory, refuse_beyond_memory, silent
 from .allocation import Allocation
 from .bisection import Groups, bisect
-from .costs import Words
+from .costs import Distances
 from .means import distance, means, subtract
 from .polishing import polish
 
@@ -41,25 +41,6 @@ class Clustering:
     codes: NDArray[np.int64]
     vectors: tuple[NDArray[np.float32], ...]
     distances: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class _Distances:
-    """Weighted squared distances of words to centroids, less what does not depend on the centroid: w·(|c|² - 2 x·c)."""
-
-    vectors: NDArray[np.float32]
-    weights: NDArray[np.float32]
-    centroids: NDArray[np.float32]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return len(self.vectors), len(self.centroids)
-
-    def __getitem__(self, words: Words, /) -> NDArray[np.float32]:
-        distances = self.vectors[words] @ (-2 * self.centroids.T)
-        distances += (self.centroids**2).sum(axis=1)
-        distances *= self.weights[words, None]
-        return distances
 
 
 def cluster(
@@ -128,7 +109,7 @@ def _by_transport(
         before = np.inf
         for iteration in range(ITERATIONS):
             progress(f"clustering component {component + 1} of {len(shape)}, pass", iteration + 1, ITERATIONS)
-            allocation.assign(component, _Distances(residuals, weights, centroids), TOLERANCE)
+            allocation.assign(component, Distances(residuals, weights, centroids), TOLERANCE)
             chosen = allocation.codes[:, component]
             centroids = means(residuals, weights, chosen, n)
             after = distance(residuals, weights, centroids, chosen)

@@ -1,5 +1,9 @@
-"""What solvers know of costs: of any words, those in all values of a component."""
+"""What solvers know of costs: of any words, those in all values of a component.
 
+Shapes: V words, d dimensions of their vectors, n values.
+"""
+
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -15,3 +19,22 @@ class CostMatrix(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     def __getitem__(self, words: Words, /) -> NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Weighted squared distances of words to centroids, less what does not depend on the centroid: w·(|c|² - 2 x·c)."""
+
+    vectors: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    centroids: NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.vectors), len(self.centroids)
+
+    def __getitem__(self, words: Words, /) -> NDArray[np.float32]:
+        distances = self.vectors[words] @ (-2 * self.centroids.T)
+        distances += (self.centroids**2).sum(axis=1)
+        distances *= self.weights[words, None]
+        return distances

@@ -2,7 +2,7 @@
 
 Shapes: V words, d dimensions of their vectors, n values of a component, G groups of words.
 
-Where a value holds many words of a group, as a row does, every word bids on its nearest values (`bidding.py`). Where it
+Where a value holds many words of a group, as a row does, every word bids on a few values (`bidding.py`). Where it
 holds one, as a column does in a row, the words of a group exchange their values, some hundred values at a time: an
 assignment problem each time, which never makes it worse. The means for that are learned on a sample of the groups.
 """
@@ -11,17 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..runtime import Progress, in_parallel, silent
-from .bidding import auction, nearest_values
+from .bidding import auction, cheapest_values
 from .bisection import Groups
+from .costs import Distances
 from .means import distance, means
+from .streaming import sampled_prices
 from .transport import transport
 
 PASSES = 3  # of bids by all words, fewer once they gain little
 GAIN = 3e-3  # of the distances; a pass that gains less is the last
 TOLERANCE, PHASES = 1e-2, 4  # of the auction
+PRICED, PRICE_TOLERANCE = 8, 1e-2  # words a value in the sample that gives the first prices
 LEARNING = 3  # passes over a sample of the groups …
 SAMPLE = 100_000  # … with so many words, or a little more
-EXCHANGED = 512  # values that are given anew together
+EXCHANGED = 1024  # values that are given anew together
 EXCHANGE_TOLERANCE = 1e-3
 
 
@@ -52,7 +55,7 @@ def _bid(
     random: np.random.Generator,
     progress: Progress,
 ) -> NDArray[np.int64]:
-    """All words bid on their nearest values, means follow, again and again."""
+    """All words bid on the values that are cheapest for them, means follow, again and again."""
     firsts = np.stack([groups.upto(value) for value in range(n + 1)], axis=1)
     group = np.empty(len(values), np.int32)
     group[groups.order] = np.repeat(np.arange(len(firsts)), np.diff(groups.starts))
@@ -60,10 +63,13 @@ def _bid(
     before = distance(vectors, weights, centroids, values)
     for turn in range(PASSES):
         what = f"polishing, pass {turn + 1} of {PASSES}, words"
-        candidates, costs = nearest_values(vectors, centroids, values, progress=progress, what=what)
-        costs -= costs.min(axis=1, keepdims=True)
-        costs *= weights[:, None]
-        prices, least = np.zeros((len(groups.starts) - 1, n)), max(TOLERANCE * float(costs.mean()), 1e-30)
+        distances = Distances(vectors, weights, centroids)
+        if turn == 0:
+            capacities = np.diff(firsts, axis=1).sum(axis=0)
+            sampled = sampled_prices(distances, groups.order, capacities, PRICED * n, PRICE_TOLERANCE)
+            prices = np.tile(sampled, (len(firsts), 1))
+        candidates, costs = cheapest_values(distances, prices, group, values, progress=progress, what=what)
+        least = max(TOLERANCE * float(costs.mean()), 1e-30)
         found = auction(costs, candidates, group, firsts, prices, epsilon=least, phases=PHASES)
         if found is None:
             break

@@ -30,7 +30,7 @@ def streamed_transport(
     """
     size, n = len(words), len(capacities)
     step = max(CHUNK // n, 1)
-    prices = _sampled_prices(costs, words, capacities, max(step, 8 * n), tolerance)
+    prices = sampled_prices(costs, words, capacities, max(step, 8 * n), tolerance)
     firsts = np.concatenate([[0], np.cumsum(capacities)])[None]
     candidates, offers = (
         np.empty((size, min(CANDIDATES, n)), np.int32),
@@ -56,10 +56,10 @@ def streamed_transport(
     return Transport(chosen, prices, cost, least - float(capacities @ prices))
 
 
-def _sampled_prices(
+def sampled_prices(
     costs: CostMatrix, words: Words, capacities: NDArray[np.int64], number: int, tolerance: float
 ) -> NDArray[np.float64]:
-    """Prices at which a sample of the words, in equal steps, would fill its share of every bin."""
+    """(n,): prices at which a sample of so many of the words, in equal steps, would fill its share of every bin."""
     sample = words[np.linspace(0, len(words) - 1, min(number, len(words))).astype(np.int64)]
     shares = np.diff(np.round(np.concatenate([[0], np.cumsum(capacities)]) * (len(sample) / len(words)))).astype(
         np.int64
