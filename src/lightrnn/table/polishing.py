@@ -18,12 +18,13 @@ from .means import distance, means
 from .streaming import sampled_prices
 from .transport import transport
 
-PASSES = 3  # of bids by all words, fewer once they gain little
+PASSES = 5  # of bids by all words, fewer once they gain little
 GAIN = 3e-3  # of the distances; a pass that gains less is the last
 TOLERANCE, PHASES = 1e-2, 4  # of the auction
 PRICED, PRICE_TOLERANCE = 8, 1e-2  # words a value in the sample that gives the first prices
 LEARNING = 3  # passes over a sample of the groups …
-SAMPLE = 100_000  # … with so many words, or a little more
+SAMPLE = 100_000  # … with so many words, or a little more …
+EXCHANGES = 3  # … and then over all of them
 EXCHANGED = 1024  # values that are given anew together
 EXCHANGE_TOLERANCE = 1e-3
 
@@ -100,17 +101,15 @@ def _exchange(
     some = np.sort(random.permutation(len(sizes))[: -(-SAMPLE // n)])
     among = np.concatenate([np.arange(starts[g], starts[g + 1]) for g in some.tolist()])
     centroids = means(vectors, weights, values, n)
-    pieces = -(-n // EXCHANGED)
-    turns = [some] * LEARNING + [np.arange(len(sizes))] * min(pieces, 2)
-    for turn, chosen in enumerate(turns):
+    turns = [(some, among)] * LEARNING + [(np.arange(len(sizes)), np.arange(len(order)))] * EXCHANGES
+    for turn, (chosen, there) in enumerate(turns):
+        if turn:
+            centroids = means(vectors, weights, value[there], n, words=order[there])
         # values that lie side by side along some axis; along another one the next time
         along = np.argsort(centroids @ random.standard_normal(vectors.shape[1], np.float32), kind="stable")
-        blocks = np.array_split(along if turn else np.arange(n), pieces)
+        blocks = np.array_split(along if turn else np.arange(n), -(-n // EXCHANGED))
         what = f"polishing, pass {turn + 1} of {len(turns)}, groups"
         _exchange_within(vectors, weights, order, starts, chosen, centroids, blocks, progress, what)
-        if turn < LEARNING - 1 or turn == len(turns) - 2:
-            here = among if turn < LEARNING else slice(None)
-            centroids = means(vectors, weights, value[here], n, words=order[here])
     found = np.empty_like(values)
     found[order] = value
     return found

@@ -21,7 +21,7 @@ from ..models.lightrnn import LightRNN
 from ..registry import REFINEMENTS, SOLVERS
 from ..runtime import Progress, silent
 from ..table.bigrams import shrink
-from ..table.clustering import cluster, root_counts
+from ..table.clustering import cluster, refuse_clustering_beyond_memory, root_counts
 from ..table.matching import Matching, table_cost
 from ..table.word_table import WordTable
 from ..text.spelling import Ids
@@ -97,13 +97,13 @@ def refine(
 def _cluster(
     model: LightRNN, ids: Ids, vocabulary: Vocabulary, config: BootstrapConfig, seed: int, progress: Progress, /
 ) -> NextTable:
+    refuse_clustering_beyond_memory(len(model.table.sharing), model.table.shared.shape, config.clustering)
     sums = word_sums(model, ids, vocabulary, components=1, progress=progress)
-    states = shrink(mean_states(sums), sums.counts)
-    old = model.table
+    counts, states = sums.counts, shrink(mean_states(sums), sums.counts)
+    del sums
+    old, way = model.table, config.clustering
     shape = old.shared.shape
-    found = cluster(
-        states, root_counts(sums.counts), shape, way=config.clustering, seed=seed, in_place=True, progress=progress
-    )
+    found = cluster(states, root_counts(counts), shape, way=way, seed=seed, in_place=True, progress=progress)
     return NextTable(old.with_shared(WordTable(found.codes, shape)))
 
 
