@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import grouped_stream
-from lightrnn.table import bidding, bigrams, bisection, polishing
+from lightrnn.table import bidding, bigrams, bisection, means, polishing
 from lightrnn.table.bigrams import bigram_vectors
 from lightrnn.table.bisection import Groups, bisect
 from lightrnn.table.clustering import DENSE, cluster, clustering_way, root_counts
@@ -97,9 +97,9 @@ def test_halving_and_polishing_each_bring_something(K: int, rows: int) -> None:
 def test_about_as_near_as_the_transport() -> None:
     """Bigram vectors of a text of classes, and vectors at random: distances within 3% of the dense way's, in the mean
     over three seeds; by either way, one seed differs from another by as much."""
-    ids = grouped_stream(classes=30, members=40, words=60_000)
+    ids = grouped_stream(classes=30, members=40, words=30_000)
     counts = np.bincount(ids, minlength=1200)
-    cases = [(bigram_vectors(ids, counts, contexts=300, dimensions=20), root_counts(counts)), made_up(2000, kinds=300)]
+    cases = [(bigram_vectors(ids, counts, contexts=300, dimensions=20), root_counts(counts)), made_up(1500, kinds=300)]
     for vectors, weights in cases:
         shape = table_shape(len(vectors))
         dense, ours = (
@@ -181,6 +181,22 @@ def test_vectors_do_not_depend_on_how_much_is_held(monkeypatch: pytest.MonkeyPat
     pieces = bigram_vectors(ids, counts, contexts=50, dimensions=20, words=words)
     # axes may be turned round; angles between words may not
     np.testing.assert_allclose(pieces @ pieces.T, whole @ whole.T, atol=1e-3 * float(np.abs(whole @ whole.T).max()))
+
+
+@pytest.mark.parametrize("way", ["transport", "bisection"])
+def test_words_alone_keep_their_vectors(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others' table is as if there were no words alone, although the vectors are moved about in place."""
+    monkeypatch.setattr(means, "BLOCK", 11)
+    vectors, _ = made_up(150)
+    counts, alone = np.arange(150, 0, -1), np.array([3, 0, 77, 149, 40])
+    sharing = np.setdiff1d(np.arange(150), alone)
+    shape = table_shape(145)
+    expected = cluster(vectors[sharing], root_counts(counts)[sharing], shape, way=way, seed=2)
+    table = WordTable.clustered(vectors.copy(), counts, alone, shape, way=way, seed=2)
+    assert table.vectors is not None
+    assert (table.shared.codes == expected.codes).all()
+    assert (table.vectors[0] == np.concatenate([vectors[alone], expected.vectors[0]])).all()
+    assert (table.vectors[1] == expected.vectors[1]).all()
 
 
 def test_auto_takes_the_transport_where_it_is_small() -> None:

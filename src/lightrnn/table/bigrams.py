@@ -163,7 +163,7 @@ def bigram_vectors(
     dimensions = min(dimensions, size, 2 * contexts)
     sketch = np.random.default_rng(seed).standard_normal((2 * contexts, min(dimensions + 10, 2 * contexts)), np.float32)
     for turn in range(3):
-        products = []
+        products: list[NDArray[np.float32]] = []
         for piece, block in _blocks(ppmi, f"vectors, pass {turn + 1} of 5, words", progress):
             weighted = sparse.diags_array(roots[piece]) @ block
             products = [sum(products, weighted.T @ (weighted @ sketch))]
@@ -171,7 +171,7 @@ def bigram_vectors(
     seen: NDArray[np.float32] | None = None  # the weighted words in the sketch, or as many rows with the same products
     for piece, block in _blocks(ppmi, "vectors, pass 4 of 5, words", progress):
         rows = sparse.diags_array(roots[piece]) @ block @ sketch
-        seen = rows if seen is None else np.linalg.qr(np.concatenate([seen, rows]), mode="r")
+        seen = np.asarray(rows if seen is None else np.linalg.qr(np.concatenate([seen, rows]), mode="r"))
     assert seen is not None
     _, _, axes = np.linalg.svd(seen, full_matrices=False)
     projection = sketch @ axes[:dimensions].T
@@ -200,7 +200,7 @@ def _average(vectors: NDArray[np.float32], weights: NDArray[np.float64]) -> NDAr
     """(1, d): the weighted mean, in double precision."""
     total = np.zeros((1, vectors.shape[1]))
     add_rows(vectors, weights, np.arange(len(vectors)), np.zeros(len(vectors), np.int64), total)
-    return total / weights.sum()
+    return np.asarray(total / weights.sum())
 
 
 def _drawn(

@@ -44,6 +44,13 @@ def subtract(vectors: NDArray[np.float32], centroids: NDArray[np.float32], bins:
         vectors[begin : begin + BLOCK] -= centroids[bins[begin : begin + BLOCK]]
 
 
+def move_up(vectors: NDArray[np.float32], words: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The vectors of some words (P,), in rising order, moved to the beginning of all; returns that part."""
+    for begin in range(0, len(words), BLOCK):
+        vectors[begin : begin + BLOCK][: len(words) - begin] = vectors[words[begin : begin + BLOCK]]
+    return vectors[: len(words)]
+
+
 @njit(cache=True, nogil=True)
 def add_rows(vectors, weights, words, bins, sums):  # type: ignore[no-untyped-def]
     """Add weight · x of each of some words to the sums (n, d) of its bin, in double precision."""

@@ -103,13 +103,12 @@ def _exchange(
     centroids = means(vectors, weights, values, n)
     turns = [(some, among)] * LEARNING + [(np.arange(len(sizes)), np.arange(len(order)))] * EXCHANGES
     for turn, (chosen, there) in enumerate(turns):
-        if turn:
-            centroids = means(vectors, weights, value[there], n, words=order[there])
         # values that lie side by side along some axis; along another one the next time
         along = np.argsort(centroids @ random.standard_normal(vectors.shape[1], np.float32), kind="stable")
         blocks = np.array_split(along if turn else np.arange(n), -(-n // EXCHANGED))
         what = f"polishing, pass {turn + 1} of {len(turns)}, groups"
         _exchange_within(vectors, weights, order, starts, chosen, centroids, blocks, progress, what)
+        centroids = means(vectors, weights, value[there], n, words=order[there])
     found = np.empty_like(values)
     found[order] = value
     return found

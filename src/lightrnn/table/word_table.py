@@ -248,15 +248,18 @@ class WordTable:
         progress: Progress = silent,
     ) -> "WordTable":
         """Some words alone, and a balanced clustering of the vectors (V, d) of the others into a table of this shape,
-        each counting by the root of its count (V,); way: see `clustering.cluster`."""
+        each counting by the root of its count (V,); way: see `clustering.cluster`. The vectors are used up: there may
+        be no room for a second matrix of them."""
         from .clustering import cluster, refuse_clustering_beyond_memory, root_counts
+        from .means import move_up
 
         sharing = np.setdiff1d(np.arange(len(vectors)), alone)
         refuse_clustering_beyond_memory(len(sharing), shape, way)
-        weights = root_counts(counts)[sharing]
-        found = cluster(vectors[sharing], weights, shape, way=way, seed=seed, in_place=True, progress=progress)
+        weights, of_alone = root_counts(counts)[sharing], vectors[alone]
+        shared = move_up(vectors, sharing)
+        found = cluster(shared, weights, shape, way=way, seed=seed, in_place=True, progress=progress)
         first, *others = found.vectors
-        known = (np.concatenate([vectors[alone], first]), *others)
+        known = (np.concatenate([of_alone, first]), *others)
         return replace(cls.with_alone(alone, cls(found.codes, shape)), vectors=known)
 
     @classmethod
