@@ -173,11 +173,13 @@ def random_lightrnn(
     alone: int = 0,
     tied: bool = False,
     head: int = 0,
+    word_bias: bool = False,
 ) -> LightRNN:
     """V words in a table of K components at random, all weights at random, ready to score."""
     torch.manual_seed(seed)
     sizes = {"layers": layers, "hidden_size": units, "embedding_size": 5, "alone": alone, "tied": tied, "head": head}
-    config = ModelConfig(cell=cell, components=K, rows=rows, output_bias=bias, dropout=0.3, **sizes)
+    biases = {"output_bias": bias, "word_bias": word_bias}
+    config = ModelConfig(cell=cell, components=K, rows=rows, dropout=0.3, **sizes, **biases)
     apart = np.random.default_rng(seed + 1).permutation(V)[:alone]
     model = LightRNN(config, WordTable.random(V, K, rows, seed=seed, alone=apart))
     for parameter in model.parameters():
@@ -193,7 +195,7 @@ def lm_of(V: int = 23, K: int = 2, **settings: object) -> NetworkLM:
 def network_of(model: LightRNN, vocabulary: Vocabulary) -> Network:
     """What `pack` takes, of a model in memory."""
     state, table = model.state_dict(), model.table
-    weights = {name: state[name].numpy() for name in weight_shapes(model.config, table.shape, table.alone)}
+    weights = {name: state[name].numpy() for name in weight_shapes(model.config, table.shape, table.alone, len(table))}
     return Network(model.config, vocabulary, weights, table, {"valid_perplexity": 12.5})
 
 

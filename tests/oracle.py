@@ -63,7 +63,7 @@ class Oracle:
     def softmax(self, s, h, prefix):
         """P of each value of component s given the ones before it, over the places that exist."""
         seen = h if self.projection is None else self.projection @ h
-        scores = self.output_vectors[s] @ seen + self.output_bias[s]
+        scores = self.output_vectors[s] @ seen + self.biases(s, prefix)
         exists = [any((self.codes[:, : s + 1] == [*prefix, v]).all(axis=1)) for v in range(len(scores))]
         e = np.where(exists, np.exp(scores - scores.max()), 0.0)
         if s == 0 and self.head:
@@ -71,6 +71,14 @@ class Oracle:
             of_head = e[: self.head].sum() + rest
             return np.concatenate([e[: self.head] / of_head, rest / of_head * e[self.head :] / e[self.head :].sum()])
         return e / e.sum()
+
+    def biases(self, s, prefix):
+        """Of each value of component s; where words have biases, that of the word in the place, found by its number."""
+        if self.output_bias[s].ndim == 1:
+            return self.output_bias[s]
+        places = sorted({tuple(code) for code in self.codes.tolist() if code[1] >= 0})
+        of_place = dict(zip(places, self.output_bias[s].ravel(), strict=False))
+        return np.array([of_place.get((*prefix, value), 0.0) for value in range(len(self.output_vectors[s]))])
 
     def word_log_probs(self, last_word, word, state):
         """log P of each component of `word` after `last_word`, and the state before its last component is fed."""

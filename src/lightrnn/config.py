@@ -134,15 +134,21 @@ class ModelConfig(Settings):
         least=0,
         most=2**31 - 1,
     )
-    rows: int = setting(
+    rows: int | str = setting(
         0,
         "most rows for the words that share them; 0: about the root of their number, the smallest model; more, of "
-        "fewer words: a bigger and better one",
+        "fewer words: a bigger and better one; auto: four times the root",
         least=0,
         most=10**7,
+        or_word="auto",
     )
     tied: bool = setting(False, "input and output vectors are the same numbers")
     output_bias: bool = setting(True, "a bias for every row and column score; opponents always have biases")
+    word_bias: bool = setting(
+        False,
+        "a bias for every word that shares, in the place of those of columns: one number a word, so that words of a "
+        "row may differ in how often they come",
+    )
     classes: str = setting(
         "random",
         "classes of the hierarchical softmax, all of one size: random; of like frequency; the rows of a bigram start",
@@ -184,6 +190,12 @@ class TrainingConfig(Settings):
     minutes: float = setting(0.0, "budget: minutes, the making of tables counted; 0: no limit", least=0.0, most=1e7)
     validate_every: int = setting(0, "mini-batches between validations; 0: once an epoch", least=0, most=10**9)
     patience: int = setting(0, "stop after this many validations without improvement; 0: never", least=0, most=10**6)
+    dropout_from: float = setting(
+        0.0,
+        "epochs before dropout begins: what is read for the first time cannot be known by heart",
+        least=0.0,
+        most=1e5,
+    )
     unk_rate: float = setting(
         0.0,
         "where the text has no unknown words, words seen once are read as unknown so often, so that the model learns "

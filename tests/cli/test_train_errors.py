@@ -292,6 +292,8 @@ def test_resume_with_a_changed_field(refuse: Refusal, world: World, model: Path,
         (("--init", "MODEL", "--start", "random"), "--init"),
         (("--init", "MODEL", "--forget-bias", "2"), "--init"),
         (("--init", "MODEL", "--weight-init", "0.2"), "--init"),
+        (("--no-output-bias", "--word-bias"), "--no-output-bias"),
+        (("--dropout", "0", "--dropout-from", "1"), "--dropout 0"),
     ],
 )
 def test_options_that_would_change_nothing(
@@ -318,7 +320,7 @@ MEANT_FOR = {
     if (kinds := [kind for kind in KINDS if field.name in KINDS[kind].settings])
 }
 VALUES = {"components": 3, "classes": "frequency", "start": "random", "refine": "none", "rounds": 2, "round_share": 0.1}
-SWITCHES = ("output_bias", "start_vectors", "tied", "bigram_vectors")
+SWITCHES = ("output_bias", "word_bias", "start_vectors", "tied", "bigram_vectors")
 VALUES |= {
     "alone": 5,
     "head": 3,

@@ -37,13 +37,17 @@ def cut(model: LightRNN, words: NDArray[np.int64], lengths: list[int]) -> tuple[
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("V", "K", "rows", "alone"), SHAPES)
 @pytest.mark.parametrize(  # vectors have 5
-    ("tied", "units", "head"), [(False, 7, 0), (True, 7, 0), (True, 5, 0), (True, 7, 3), (False, 7, 100)]
+    ("tied", "units", "head", "word_bias"),
+    [
+        *((False, 7, 0, False), (True, 7, 0, False), (True, 5, 0, False), (True, 7, 3, False), (False, 7, 100, False)),
+        *((True, 7, 3, True), (False, 7, 0, True)),
+    ],
 )
 def test_equations_with_windows_cut_inside_words(
-    cell: str, V: int, K: int, rows: int, alone: int, tied: bool, units: int, head: int
+    cell: str, V: int, K: int, rows: int, alone: int, tied: bool, units: int, head: int, word_bias: bool
 ) -> None:
     sizes = {"layers": 2, "rows": rows, "units": units, "alone": alone, "head": head}
-    model = random_lightrnn(cell, V, K, bias=V % 2 == 1, tied=tied, **sizes)
+    model = random_lightrnn(cell, V, K, bias=V % 2 == 1 or word_bias, tied=tied, word_bias=word_bias, **sizes)
     assert model.head == (min(head, alone) if min(head, alone) < model.shape[0] else 0)
     assert model.alone == alone
     words = np.random.default_rng(V).integers(V, size=25)
@@ -59,11 +63,14 @@ def test_equations_with_windows_cut_inside_words(
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("V", "K", "rows", "alone"), SHAPES)
-@pytest.mark.parametrize(("tied", "head"), [(False, 0), (True, 0), (False, 3), (True, 100)])
+@pytest.mark.parametrize(
+    ("tied", "head", "word_bias"),
+    [(False, 0, False), (True, 0, False), (False, 3, False), (True, 100, False), (True, 3, True)],
+)
 def test_all_words_sum_to_one_and_are_the_oracles(
-    cell: str, V: int, K: int, rows: int, alone: int, tied: bool, head: int
+    cell: str, V: int, K: int, rows: int, alone: int, tied: bool, head: int, word_bias: bool
 ) -> None:
-    model = random_lightrnn(cell, V, K, rows=rows, alone=alone, tied=tied, head=head)
+    model = random_lightrnn(cell, V, K, rows=rows, alone=alone, tied=tied, head=head, word_bias=word_bias)
     predictor, oracle = model.predictor(), oracle_of(model)
     words = np.random.default_rng(1).integers(V, size=6)
     state = to_arrays(model.log_probs(torch.from_numpy(words)[None])[1])

@@ -46,10 +46,12 @@ def test_eighty_gigabytes_against_fifty_megabytes(call: Call) -> None:
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn-tanh", "rnn-sigmoid"])
 @pytest.mark.parametrize("components", [2, 3])
-@pytest.mark.parametrize("bias", [True, False])
-def test_counts_are_those_of_the_real_model(cell: str, components: int, bias: bool) -> None:
-    config = ModelConfig(cell=cell, layers=3, hidden_size=9, embedding_size=4, components=components, output_bias=bias)
+@pytest.mark.parametrize(("bias", "word_bias"), [(True, False), (False, False), (True, True), (False, True)])
+def test_counts_are_those_of_the_real_model(cell: str, components: int, bias: bool, word_bias: bool) -> None:
+    biases = {"output_bias": bias, "word_bias": word_bias}
+    config = ModelConfig(cell=cell, layers=3, hidden_size=9, embedding_size=4, components=components, **biases)
     model = LightRNN(config, WordTable.random(101, components, seed=0))
+    assert any(p.numel() >= 101 for p in model.output_bias) == (bias and word_bias)
     vectors = model.input_vectors.weight.numel()
     outputs = sum(p.numel() for p in (*model.output_vectors, *model.output_bias))
     recurrence = sum(p.numel() for p in model.recurrence.parameters())

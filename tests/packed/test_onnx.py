@@ -126,11 +126,17 @@ def test_onnxruntime_gives_what_pytorch_gives(
     [
         *({"V": 25}, {"V": 27, "K": 3}, {"V": 20, "alone": 20}, {"V": 30, "K": 4, "alone": 3}, {"bias": False}),
         *({"rows": 3}, {"tied": True, "units": 5}, {"tied": True, "alone": 9, "head": 9, "bias": False}),
+        *(
+            {"V": V, "K": K, "alone": N, "word_bias": True}
+            for V, K, N in [(25, 2, 0), (23, 2, 6), (31, 3, 4), (30, 4, 0)]
+        ),
+        *({"V": 20, "alone": 20, "word_bias": True}, {"rows": 3, "tied": True, "word_bias": True}),
     ],
     ids=str,
 )
 def test_odd_tables_and_settings(settings: dict[str, Any]) -> None:
-    """Full tables, all words alone, four components, no biases, a low table, tied vectors as wide as the state."""
+    """Full tables, all words alone, four components, no biases or those of words, a low table, tied vectors as wide as
+    the state."""
     model = random_lightrnn(**settings)
     runtime, ids = Runtime(export(network_of(model), "float32")), some_words(model)
     codes = model.spelling.spell(ids)
@@ -144,10 +150,10 @@ def test_odd_tables_and_settings(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("K", [2, 3])
-def test_code_by_code_is_all_at_once(cell: str, K: int) -> None:
+@pytest.mark.parametrize(("K", "word_bias"), [(2, False), (3, False), (2, True), (4, True)])
+def test_code_by_code_is_all_at_once(cell: str, K: int, word_bias: bool) -> None:
     """Wherever a text is cut, inside a word at the edge of the table too."""
-    model = random_lightrnn(cell, V=23, K=K, layers=2, alone=4, tied=True, head=2)
+    model = random_lightrnn(cell, V=23, K=K, layers=2, alone=4, tied=True, head=2, word_bias=word_bias)
     runtime, codes = Runtime(export(network_of(model), "float32")), model.spelling.spell(some_words(model))
     whole, last = runtime.read(codes[None], runtime.start)
     state, found = runtime.start, []

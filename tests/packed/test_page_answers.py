@@ -70,6 +70,7 @@ def test_answers_are_those_of_numpy_on_the_same_bytes(browser: Browser, tmp_path
     vocabulary = numbered_vocabulary(61)
     open_page(browser, tmp_path, write(network_of(vocabulary)))
     places = [{}, {"alone": 9}, {"alone": 9, "head": 4}, {"K": 3}, {"K": 3, "alone": 20, "head": 20}, {"rows": 30}]
+    places += [{"word_bias": True}, {"K": 3, "alone": 20, "word_bias": True}]
     vectors: list[dict[str, Any]] = [{}, {"tied": True}, {"tied": True, "units": 5, "bias": False}]
     variants = [place | vector for place, vector in product(places, vectors)]
     networks = [network_of(vocabulary, cell=cell, layers=layers, **variant) for variant in variants]
@@ -80,7 +81,15 @@ def test_answers_are_those_of_numpy_on_the_same_bytes(browser: Browser, tmp_path
 
 @pytest.mark.parametrize(
     "settings",
-    [{"alone": 61}, {"alone": 60}, {"K": 8}, {"rows": 1}, {"rows": 61}, {"K": 4, "alone": 1, "head": 1}],
+    [
+        {"alone": 61},
+        {"alone": 60},
+        {"K": 8},
+        {"rows": 1},
+        {"rows": 61},
+        {"K": 4, "alone": 1, "head": 1},
+        {"alone": 61, "word_bias": True},
+    ],
     ids=str,
 )
 def test_odd_tables(browser: Browser, tmp_path: Path, settings: dict[str, int]) -> None:

@@ -23,6 +23,8 @@ SHAPES = [  # what a LightRNN's weights depend on, besides cell, layers and comp
     {"tied": True, "units": 5},  # vectors and states of one size
     {"alone": 6, "head": 3, "tied": True},
     {"alone": 6, "head": 3, "bias": False},
+    {"alone": 6, "head": 3, "tied": True, "word_bias": True},
+    {"word_bias": True},
 ]
 
 

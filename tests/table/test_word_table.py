@@ -55,9 +55,13 @@ def test_shapes_of_so_many_rows(V: int, K: int, rows: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("V", "rows", "shape"), [(10_000, 1000, (1000, 10)), (10_000, 400, (400, 25)), (10, 4, (4, 3)), (10, 99, (10, 1))]
+    ("V", "rows", "shape"),
+    [
+        *((10_000, 1000, (1000, 10)), (10_000, 400, (400, 25)), (10, 4, (4, 3)), (10, 99, (10, 1))),
+        *((10_000, "auto", (400, 25)), (10, "auto", (10, 1)), (1, "auto", (1, 1))),
+    ],
 )
-def test_shapes_of_so_many_rows_by_hand(V: int, rows: int, shape: tuple[int, int]) -> None:
+def test_shapes_of_so_many_rows_by_hand(V: int, rows: int | str, shape: tuple[int, int]) -> None:
     assert table_shape(V, rows=rows) == shape
 
 

@@ -9,6 +9,7 @@ from lightrnn.config import BootstrapConfig
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from lightrnn.training.refinement import carried_over, refine
+from oracle import oracle_of
 
 
 def test_weights_carried_to_the_same_table_are_the_same_model(tiny: Corpus) -> None:
@@ -32,9 +33,24 @@ def test_input_vectors_become_the_means_of_those_who_moved_in(tiny: Corpus) -> N
     assert len(rows) == model.shape[0]
 
 
-@pytest.mark.parametrize("solver", ["block", "half", "exact"])
-def test_matching_lowers_the_cost_and_reports_it(tiny: Corpus, solver: str) -> None:
-    model = random_lightrnn(V=len(tiny.vocabulary))
+@pytest.mark.parametrize("components", [2, 3])
+def test_a_words_bias_goes_with_it(tiny: Corpus, components: int) -> None:
+    V = len(tiny.vocabulary)
+    model = random_lightrnn(V=V, K=components, alone=7, word_bias=True)
+    table = model.table.with_shared(WordTable.random(V - 7, components, seed=8))
+    moved = carried_over(model, table, tiny.vocabulary.counts)
+    oracle, after = oracle_of(model), oracle_of(moved)
+    for word in table.sharing.tolist():
+        before, now = model.table.codes[word].tolist(), table.codes[word].tolist()
+        bias = oracle.biases(components - 1, before[:-1])[before[-1]]
+        assert after.biases(components - 1, now[:-1])[now[-1]] == bias
+
+
+@pytest.mark.parametrize(
+    ("solver", "word_bias"), [("block", False), ("half", False), ("exact", False), ("block", True)]
+)
+def test_matching_lowers_the_cost_and_reports_it(tiny: Corpus, solver: str, word_bias: bool) -> None:
+    model = random_lightrnn(V=len(tiny.vocabulary), word_bias=word_bias)
     config = BootstrapConfig(refine="matching", solver=solver)
     done = refine(model, tiny.split("train"), tiny.vocabulary, config, seed=1)
     assert done.cost_before > done.cost_after

@@ -56,6 +56,22 @@ def test_a_bigram_start_gives_vectors_and_biases(tiny: Corpus, components: int, 
         assert np.allclose(model.output_bias[s].detach().softmax(dim=0), share / share.sum(), atol=FLOAT32)
 
 
+@pytest.mark.parametrize(("components", "alone"), [(2, 0), (2, 5), (3, 5)])
+def test_biases_of_words_start_at_their_shares_of_what_is_before(tiny: Corpus, components: int, alone: int) -> None:
+    config = ModelConfig(components=components, alone=alone, hidden_size=8, word_bias=True)
+    counts = tiny.vocabulary.counts
+    start = choose_start(BootstrapConfig(), tiny.split("train"), tiny.vocabulary, config, seed=1)
+    model = LightRNN(config, start.table)
+    use_start_vectors(model, start, counts, 0.1)
+    model.projection = torch.nn.Identity()
+    for prefix in {tuple(codes[:-1]) for codes in start.table.codes.tolist() if codes[1] >= 0}:
+        mates = np.flatnonzero((start.table.codes[:, :-1] == prefix).all(axis=1) & (start.table.codes[:, 1] >= 0))
+        numbered = torch.tensor([[offset + code for offset, code in zip(model.offsets, prefix, strict=False)]])
+        found = model.scores(components - 1, torch.zeros(1, 8), numbered).softmax(dim=-1)[0].detach()
+        expected = np.maximum(counts[mates], 0.5)
+        assert np.allclose(found[start.table.codes[mates, -1]], expected / expected.sum(), atol=FLOAT32)
+
+
 def test_a_table_beyond_memory_is_refused(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sysconf", lambda _: 10)
     ids, vocabulary, model = tiny.split("train"), tiny.vocabulary, ModelConfig(rows=30)

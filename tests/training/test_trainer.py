@@ -18,7 +18,7 @@ from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
 from lightrnn.training import bootstrap
-from lightrnn.training.trainer import Trainer, Validated
+from lightrnn.training.trainer import Batch, Trainer, Validated
 
 
 def test_it_learns_and_keeps_the_best(tiny: Corpus, tmp_path: Path) -> None:
@@ -61,6 +61,7 @@ def test_seeds_decide_everything(tiny: Corpus, tmp_path: Path) -> None:
         {},
         {"optimizer": "sgd", "learning_rate": 1.0, "schedule": "halve", "validate_every": 9},
         {"cell": "gru", "layers": 2, "components": 3, "schedule": "constant"},
+        {"layers": 2, "dropout_from": 1.3, "word_bias": True, "rows": "auto", "alone": 9},
     ],
 )
 def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: Path, fields: dict) -> None:
@@ -83,10 +84,31 @@ def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: 
     assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "parts")
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_dropout_begins_when_it_should(tiny: Corpus, layers: int) -> None:
+    """Up to then a run is that of a model without dropout."""
+
+    def losses(**fields: float) -> list[float]:
+        recipe = FAST.override({"epochs": 2, "layers": layers, **fields})
+        torch.manual_seed(1)
+        model = LightRNN(recipe.model, WordTable.random(len(tiny.vocabulary), seed=1))
+        trainer = Trainer(model, recipe.training, tiny.split("train"), tiny.split("valid"), tiny.vocabulary)
+        found = [event.nats for event in trainer.run() if isinstance(event, Batch)]
+        assert model.config.dropout == recipe.model.dropout
+        return found
+
+    late, without, always = losses(dropout_from=1.0), losses(dropout=0.0), losses()
+    first = len(late) // 2
+    assert late[:first] == without[:first]
+    assert late[first] != without[first]
+    assert always[0] != without[0]
+
+
 def test_five_sigkills_change_nothing(tiny: Corpus, tmp_path: Path) -> None:
     options = (
         *("--hidden-size", "12", "--batch-size", "4", "--window", "5", "--epochs", "12", "--dropout", "0.2"),
         *("--validate-every", "60", "--threads", "1", "--device", "cpu", "--refine", "cluster", "--round-share", "0.3"),
+        *("--minutes", "0"),  # the recipe's would decide on a crowded machine
     )
     printed(run_apart("train", tiny.path, "-o", tmp_path / "whole", *options))
     moments = random.Random(20161205)

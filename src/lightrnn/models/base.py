@@ -51,11 +51,11 @@ class RecurrentModel(nn.Module):
 
     recurrence: nn.RNNBase
     spelling = Spelling()  # what it reads: the words themselves, unless a kind of model says otherwise
+    drops = True  # whether there is dropout in training
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.dropout = nn.Dropout(config.dropout)
 
     @property
     def cell(self) -> Cell:
@@ -83,8 +83,12 @@ class RecurrentModel(nn.Module):
     def set_dropout(self, rate: float) -> None:
         """Change the dropout of a model that is trained further."""
         self.config = replace(self.config, dropout=rate)
-        self.dropout.p = rate
-        self.recurrence.dropout = rate if self.config.layers > 1 else 0.0
+        self.drop(self.drops)
+
+    def drop(self, on: bool) -> None:
+        """Begin or end the dropout of training; the settings stay as they are."""
+        self.drops = on
+        self.recurrence.dropout = self.config.dropout if on and self.config.layers > 1 else 0.0
 
     def initial_state(self, batch_size: int) -> State:
         """The state before anything was read."""
@@ -93,13 +97,14 @@ class RecurrentModel(nn.Module):
 
     def recur(self, inputs: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Input vectors (B, S, D) → the outputs of the recurrence (B, S, H) and the state after them."""
-        inputs = F.dropout(inputs, self.config.input_dropout, self.training)
+        dropping = self.training and self.drops
+        inputs = F.dropout(inputs, self.config.input_dropout, dropping)
         if self.cell.states > 1:  # PyTorch has a tuple of tensors there, and one tensor else
             outputs, after = self.recurrence(inputs, state)
         else:
             outputs, last = self.recurrence(inputs, None if state is None else state[0])
             after = (last,)
-        return self.dropout(outputs), cast(State, after)
+        return F.dropout(outputs, self.config.dropout, dropping), cast(State, after)
 
     def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """See LanguageModel."""

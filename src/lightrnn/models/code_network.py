@@ -94,6 +94,7 @@ class CodeNetwork:
         outputs = tied if config.tied else [weights[f"output_vectors.{s}"] for s in range(table.components)]
         self._vectors = [vectors.T for vectors in outputs]  # (F, n_s)
         self._projection = weights["projection.weight"].T if "projection.weight" in weights else None  # (H, D)
+        # (n_s,) each, or where words have biases those of the last component, (prefixes, n_K)
         self._biases = [weights.get(f"output_bias.{s}", np.zeros(n, np.float32)) for s, n in enumerate(table.shape)]
         self._head = head_of(config, table.shape[0], table.alone)
         if self._head:
@@ -115,7 +116,10 @@ class CodeNetwork:
         return _log_softmax(self._scores(component, features, prefix))
 
     def _scores(self, component: int, features: Array, prefix: Numbers) -> Array:
-        scores: Array = features @ self._vectors[component] + self._biases[component]
+        bias = self._biases[component]
+        of_words = bias.ndim > 1
+        scores: Array = features @ self._vectors[component]
+        scores += bias[self.table.prefix_numbers(prefix)] if of_words else bias
         last = self.table.last_place
         if not self.table.is_full and last[component] < self.table.shape[component] - 1:
             on_edge = (prefix == np.array(last[:component], np.int64)).all(axis=-1)  # (P,)
@@ -183,7 +187,7 @@ class CodeNetwork:
 
 def _expected(config: ModelConfig, table: WordTable) -> dict[str, NDArray[Any]]:
     """Arrays like a LightRNN's weights, of names, shapes and kinds, that take no memory."""
-    shapes = weight_shapes(config, table.shape, table.alone)
+    shapes = weight_shapes(config, table.shape, table.alone, len(table))
     return {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
 
 

@@ -1,6 +1,7 @@
 """The kinds of models that ship with the package; PyTorch is imported when one is built."""
 
 from collections.abc import Callable
+from math import prod
 from typing import TYPE_CHECKING
 
 from ..config import ModelConfig
@@ -8,7 +9,7 @@ from ..table.word_table import WordTable, component_names, table_shape
 from ..text.vocabulary import Vocabulary
 from .kind import Kind, Shape, Size
 from .predictor import CodePredictor
-from .sizes import CHARACTER_SIZE, FEATURES, FILTERS, adaptive_shape, head_of, vectors_and_recurrence
+from .sizes import CHARACTER_SIZE, FEATURES, FILTERS, adaptive_shape, bias_shapes, head_of, vectors_and_recurrence
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,6 +40,8 @@ def _lightrnn_parameters(config: ModelConfig, size: Size) -> dict[str, int]:
     assert isinstance(config.alone, int)
     if head_of(config, shape[0], config.alone):
         found["output vectors"] += (config.input_size if config.tied else config.hidden_size) + config.output_bias
+    biases = sum(map(prod, bias_shapes(config, shape, config.alone, size.words)))
+    found["output vectors"] += biases - (sum(shape) if config.output_bias else 0)
     return found
 
 
@@ -51,7 +54,7 @@ LIGHTRNN = Kind(
     start_shape=_lightrnn_shape,
     settings=frozenset(
         {
-            *("embedding_size", "components", "alone", "head", "rows", "tied", "output_bias"),
+            *("embedding_size", "components", "alone", "head", "rows", "tied", "output_bias", "word_bias"),
             *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver", "clustering"),
         }
     ),

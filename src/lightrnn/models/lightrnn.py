@@ -23,7 +23,7 @@ from ..nn.functional import head_log_probs, projection_between, without_missing
 from ..table.word_table import WordTable
 from .base import RecurrentModel, State, recurrence_of, select_state
 from .predictor import CodePredictor
-from .sizes import head_of
+from .sizes import bias_shapes, head_of
 
 
 class LightRNN(RecurrentModel):
@@ -33,6 +33,7 @@ class LightRNN(RecurrentModel):
     are tied, which is the input vectors then, scored with a projection of the state, H → D, if the two sizes differ.
     recurrence: W, U and b, the same for the row and the column step. codes: the table, (V, K), a buffer. head: the rows
     that are scored at every word, and rest_vector, which scores all others together; 0: the rows have one softmax.
+    output_bias[s]: (n_s,), or where words have biases those of the last component, (prefixes, n_K).
     """
 
     codes: Tensor
@@ -51,7 +52,8 @@ class LightRNN(RecurrentModel):
         self.recurrence = recurrence_of(config)
         self.output_vectors = nn.ParameterList(torch.empty(n, H) for n in table.shape if not config.tied)
         self.projection = projection_between(H, D if config.tied else H)
-        self.output_bias = nn.ParameterList(torch.empty(n) for n in table.shape if config.output_bias)
+        biases = bias_shapes(config, table.shape, table.alone, len(table))
+        self.output_bias = nn.ParameterList(torch.empty(shape) for shape in biases)
         self.head = head_of(config, table.shape[0], table.alone)
         if self.head:
             self.rest_vector = nn.Parameter(torch.empty(1, D if config.tied else H))
@@ -156,21 +158,41 @@ class LightRNN(RecurrentModel):
     def scores(self, component: int, features: Tensor, prefix: Tensor | None) -> Tensor:
         """Scores before the softmax of equation (2): projected states (P, H or D) → (P, n_component).
 
-        prefix (P, component) holds the codes before this one, if it matters: where they are the last place's, missing
-        places get -inf.
+        prefix (P, component) holds the codes before this one, if they matter: in the last component for the words'
+        biases, and where they are the last place's, since missing places get -inf.
         """
         bias = self.output_bias[component] if self.config.output_bias else None
-        scores = F.linear(features, self.scoring_vectors(component), bias)
-        if prefix is None:
+        of_words = self.has_word_biases(component)
+        scores = F.linear(features, self.scoring_vectors(component), None if of_words else bias)
+        if of_words:
+            assert bias is not None
+            assert prefix is not None
+            scores = scores + F.embedding(self._prefix_numbers(prefix), bias)
+        if prefix is None or self._all_exist(component):
             return scores
         last = [first + code for first, code in zip(self.offsets, self.last_place, strict=True)]
         on_edge = (prefix == prefix.new_tensor(last[:component])).all(dim=-1)  # (P,)
         return without_missing(scores, on_edge, self.last_place[component])
 
+    def _all_exist(self, component: int) -> bool:
+        """Whether all values of a component exist whatever was before."""
+        return self.is_full or self.last_place[component] == self.shape[component] - 1
+
+    def has_word_biases(self, component: int) -> bool:
+        """Whether the biases of this component are those of words, which depend on the codes before."""
+        return self.config.output_bias and self.output_bias[component].dim() > 1
+
+    def _prefix_numbers(self, prefix: Tensor) -> Tensor:
+        """(P,): the codes before the last component, (P, K-1), as numbers in lexicographic order."""
+        numbers = prefix[:, 0] - self.alone
+        for s in range(1, self.components - 1):
+            numbers = numbers * self.shape[s] + prefix[:, s] - self.offsets[s]
+        return numbers
+
     def _prefixes(self, codes: Tensor, where: Tensor, component: int) -> Tensor | None:
-        """(P, component): the codes before some of those to score, given by their flat positions; None: all values of
-        this component exist whatever was before."""
-        if self.is_full or self.last_place[component] == self.shape[component] - 1:
+        """(P, component): the codes before some of those to score, given by their flat positions; None: they do not
+        matter."""
+        if self._all_exist(component) and not self.has_word_biases(component):
             return None
         length = codes.shape[1] - self.components
         tracks, steps = where // max(length, 1), where % max(length, 1) + self.components

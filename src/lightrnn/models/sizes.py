@@ -30,8 +30,20 @@ def head_of(config: ModelConfig, rows: int, alone: int) -> int:
     return head if head < rows else 0
 
 
-def weight_shapes(config: ModelConfig, shape: tuple[int, ...], alone: int) -> dict[str, tuple[int, ...]]:
-    """The arrays of a LightRNN by name, for a table of this shape in which so many words stand alone."""
+def bias_shapes(config: ModelConfig, shape: tuple[int, ...], alone: int, words: int) -> list[tuple[int, ...]]:
+    """Of the biases of each component, if there are any: (n_s,).
+
+    Where words have biases, the last component's are those of the places that words share, in lexicographic order, by
+    all codes before the last and by that; some at the end may be of places that do not exist.
+    """
+    shapes: list[tuple[int, ...]] = [(size,) for size in shape if config.output_bias]
+    if config.word_bias and shapes and words > alone:
+        shapes[-1] = (-(-(words - alone) // shape[-1]), shape[-1])
+    return shapes
+
+
+def weight_shapes(config: ModelConfig, shape: tuple[int, ...], alone: int, words: int) -> dict[str, tuple[int, ...]]:
+    """The arrays of a LightRNN by name, for a table of this shape for so many words, of which some stand alone."""
     n, m, gates = config.input_size, config.hidden_size, CELLS[config.cell].gates
     shapes: dict[str, tuple[int, ...]] = {"input_vectors.weight": (sum(shape), n)}
     for layer in range(config.layers):
@@ -41,7 +53,7 @@ def weight_shapes(config: ModelConfig, shape: tuple[int, ...], alone: int) -> di
     shapes |= {f"output_vectors.{s}": (size, m) for s, size in enumerate(shape) if not config.tied}
     if config.tied and n != m:
         shapes["projection.weight"] = (n, m)
-    shapes |= {f"output_bias.{s}": (size,) for s, size in enumerate(shape) if config.output_bias}
+    shapes |= {f"output_bias.{s}": size for s, size in enumerate(bias_shapes(config, shape, alone, words))}
     if head_of(config, shape[0], alone):
         shapes |= {"rest_vector": (1, n if config.tied else m)} | ({"rest_bias": (1,)} if config.output_bias else {})
     return shapes

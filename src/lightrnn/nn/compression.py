@@ -45,7 +45,7 @@ def compress(
     counts: ArrayLike | None = None,
     *,
     table: WordTable | None = None,
-    rows: int = 0,
+    rows: int | str = 0,
     alone: int | str = 0,
     hidden: Tensor | None = None,
     word_bias: bool = True,

@@ -24,7 +24,7 @@ from .embedding import LightEmbedding
 from .functional import head_log_probs, projection_between, without_missing
 from .layer import TableLayer
 from .likeliest import best_places
-from .starts import SCALE, fill_biases, fill_rest, shares, start_vectors
+from .starts import SCALE, fill_biases, fill_rest, fill_word_biases, shares, start_vectors
 
 REDUCTIONS = ("mean", "sum", "none")
 POSITIONS = 128  # whose likeliest words are looked for together
@@ -126,9 +126,7 @@ class LightSoftmax(TableLayer):
         if self.column_bias.dim() == 1:
             fill_biases(self.column_bias, shares(table.codes[:, 1], table.counts, C))
         else:
-            numbers = table.places - self.alone
-            biases = self.column_bias.view(-1)
-            fill_biases(biases[: self.size - self.alone], shares(numbers, table.counts, self.size - self.alone))
+            fill_word_biases(self.column_bias, table, table.counts)
         if self.head:
             fill_rest(self.rest_vector, self.rest_bias, self.weight[:R], of_rows, self.head)
 

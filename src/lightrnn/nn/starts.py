@@ -55,6 +55,12 @@ def fill_biases(to_fill: Tensor, found: Numbers) -> None:
         to_fill.copy_(torch.from_numpy(logs - logs.mean()))
 
 
+def fill_word_biases(to_fill: Tensor, table: WordTable, counts: NDArray[np.int64]) -> None:
+    """The same of the places that words share, one after the other; those that do not exist stay as they are."""
+    sharing = len(table) - table.alone
+    fill_biases(to_fill.view(-1)[:sharing], shares(table.places - table.alone, counts, sharing))
+
+
 def fill_rest(vector: Tensor, bias: Tensor | None, vectors: Tensor, found: NDArray[np.float64], head: int) -> None:
     """The rows that are not in the head have together what they have one by one: their mean vector (1, D), their share.
 

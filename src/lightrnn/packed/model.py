@@ -79,7 +79,7 @@ class Network:
     @classmethod
     def of_folder(cls, folder: str | Path) -> "Network":
         config, vocabulary, weights, table = load_weights(folder)
-        shapes = weight_shapes(config, table.shape, table.alone) if table else {}
+        shapes = weight_shapes(config, table.shape, table.alone, len(table)) if table else {}
         if table is None or kind_of(config).predictor is None or shapes.keys() | {"codes"} != weights.keys():
             raise LightRNNError(f"{folder} is a model of kind {config.model}, which cannot be packed; give a LightRNN")
         return cls(config, vocabulary, {name: weights[name] for name in shapes}, table, read_config(folder)["training"])
@@ -142,7 +142,7 @@ def unpack(parts: Mapping[str, bytes], about: dict[str, Any], origin: str) -> Ne
         raise damaged(origin, "its settings are not those of its table")
     if kind_of(config).predictor is None:
         raise damaged(origin, f"models of kind {config.model} are not packed")
-    weights = _weights(about["arrays"], weight_shapes(config, shape, alone), parts["weights"], origin)
+    weights = _weights(about["arrays"], weight_shapes(config, shape, alone, size), parts["weights"], origin)
     vocabulary, order = unpack_vocabulary(parts, size, rules, origin)
     if len(parts["places"]) != -(-size * bits_for(size) // 8):
         raise damaged(origin, "its places have not the length that they should have")

@@ -54,7 +54,8 @@ OPERATORS = {
 class Softmax:
     """One softmax over some codes: those from `first` on, `size` of them; of a head, one more for all the rest.
 
-    vectors: (size, F), and that of the rest; missing: (size,), which of them do not exist on the edge; "": all do.
+    vectors: (size, F), and that of the rest; bias: (size,), and that of the rest; "": they are of_words, (prefixes,
+    size), or there are none; missing: (size,), which of them do not exist on the edge; "": all do.
     """
 
     component: int
@@ -63,6 +64,7 @@ class Softmax:
     has_rest: bool
     vectors: Weight
     bias: str
+    of_words: Weight | None
     missing: str
 
     @property
@@ -106,9 +108,9 @@ class _Export:
         padded = g.op("Pad", "codes", g.numbers(0, 0, 0, 1), g.number(-1))
         following = self._flat(g.columns(padded, 1))
         is_last = g.op("And", self._flat(there), g.op("Less", following, g.number(0)))
-        edge = self._edge(is_last)
+        edge, prefixes = self._edge(is_last), self._prefixes(is_last)
         expected = self._expected(self._flat(there))
-        self._scores(features, following, is_last, edge, expected)
+        self._scores(features, following, is_last, edge, prefixes, expected)
         return g.model(self.inputs, [*self.outputs, *self.after], ABOUT, metadata)
 
     def _flat(self, value: str) -> str:
@@ -145,7 +147,9 @@ class _Export:
             if self.config.tied
             else self.weights[f"output_vectors.{s}"][begin:end]
         )
-        bias = self.weights[f"output_bias.{s}"][begin:end] if self.config.output_bias else None
+        bias = self.weights[f"output_bias.{s}"] if self.config.output_bias else None
+        of_words = g.weight(f"{name}.word_biases", bias) if bias is not None and bias.ndim > 1 else None
+        bias = None if bias is None or of_words else bias[begin:end]
         if has_rest:
             vectors = np.concatenate([vectors, self.weights["rest_vector"]])
             bias = None if bias is None else np.concatenate([bias, self.weights["rest_bias"]])
@@ -157,6 +161,7 @@ class _Export:
             has_rest,
             g.weight(f"{name}.vectors", vectors),
             "" if bias is None else g.bias(f"{name}.bias", bias),
+            of_words,
             g.array(f"{name}.missing", np.arange(begin, end) > last) if is_cut else "",
         )
 
@@ -260,7 +265,36 @@ class _Export:
             g.op("Reshape", ends, g.numbers(1, -1, 1), name="edge_after")
         return edge
 
-    def _scores(self, features: str, following: str, is_last: str, edge: str, expected: list[str]) -> None:
+    def _prefixes(self, is_last: str) -> str:
+        """(B·S,): what the codes of a word up to here are in lexicographic order, as words' biases are; "": there are
+        none.
+
+        With more than two components that depends on codes before, so it is part of the state.
+        """
+        g, K, shape = self.graph, self.table.components, self.table.shape
+        if not any(softmax.of_words for softmax in self.softmaxes):
+            return ""
+        rows = numbers = g.op("Sub", "codes", g.number(self.table.alone))
+        if K > 2:
+            before = g.cast(g.op("Reshape", self._state("prefix", 1, 1), g.numbers(-1, 1)), INT64)  # (B, 1)
+            for _ in range(1, K - 1):
+                carried = g.op("Concat", before, g.columns(numbers, 0, -1), axis=1)
+                numbers = rows
+                for s in range(1, K - 1):
+                    value = g.op("Sub", "codes", g.number(self.offsets[s]))
+                    longer = g.op("Add", g.op("Mul", carried, g.number(shape[s])), value)
+                    here = self._within("codes", self.offsets[s], self.offsets[s + 1])
+                    numbers = g.op("Where", here, longer, numbers)
+        last = -(-(len(self.table) - self.table.alone) // shape[-1]) - 1
+        numbers = self._flat(g.op("Min", g.op("Max", numbers, g.number(0)), g.number(last)))
+        if K > 2:
+            ends = g.cast(g.op("Compress", numbers, is_last, axis=0), FLOAT)
+            g.op("Reshape", ends, g.numbers(1, -1, 1), name="prefix_after")
+        return numbers
+
+    def _scores(
+        self, features: str, following: str, is_last: str, edge: str, prefixes: str, expected: list[str]
+    ) -> None:
         """log_probs of the codes that follow, and next_… where none does.
 
         A code that cannot follow the one before it has -inf.
@@ -277,7 +311,7 @@ class _Export:
             if ends.get(softmax.component):  # the rest of a head: where one of it comes, or any might
                 where = g.op("And", where, g.op("Or", here, is_last))
             positions = self._flat(g.op("NonZero", where))  # (P,)
-            log_probs = self._log_probs(softmax, g.op("Gather", features, positions), edge, positions)
+            log_probs = self._log_probs(softmax, g.op("Gather", features, positions), edge, prefixes, positions)
             found.append(self._picked(softmax, log_probs, following, positions, zeros))
             of_last = g.op("Compress", log_probs, g.op("Gather", is_last, positions), axis=0)
             ends.setdefault(softmax.component, []).append(of_last)
@@ -288,10 +322,12 @@ class _Export:
         for component, lasts in ends.items():
             self._next(component, lasts)
 
-    def _log_probs(self, softmax: Softmax, features: str, edge: str, positions: str) -> str:
+    def _log_probs(self, softmax: Softmax, features: str, edge: str, prefixes: str, positions: str) -> str:
         """Equation (2): features (P, F) → (P, n)."""
         g = self.graph
         scores = g.op("Gemm", features, softmax.vectors.whole(), *filter(None, [softmax.bias]), transB=1)
+        if softmax.of_words:
+            scores = g.op("Add", scores, softmax.of_words.rows(g.op("Gather", prefixes, positions)))
         if softmax.missing:
             on_edge = g.op("Unsqueeze", g.op("Gather", edge, positions), g.numbers(1))
             scores = g.op("Where", g.op("And", on_edge, softmax.missing), g.number(-np.inf, FLOAT), scores)

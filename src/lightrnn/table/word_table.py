@@ -29,21 +29,26 @@ from .numbers import counts_of, matrix_of, whole_numbers
 
 HEADER = "# lightrnn table, shape "
 COMPONENTS = (2, 8)  # least and most
+ROWS = 4  # times the root of the words that share: rows by `auto`
 OFTEN, SHARE = 20, 1e-5  # how often a word is seen, and what it has of the text, at least, to stand alone by `auto`
 
 
-def table_shape(vocabulary_size: int, components: int = 2, rows: int = 0, alone: int = 0) -> tuple[int, ...]:
+def table_shape(vocabulary_size: int, components: int = 2, rows: int | str = 0, alone: int = 0) -> tuple[int, ...]:
     """The most even (n_1 … n_K) with room for V words: n_K = ceil(V^(1/K)), the rest the same way for ceil(V / n_K).
 
     For K = 2 that is C = ceil(√V) columns and R = ceil(V / C) rows. With `rows`, n_1 is that many, or as many fewer as
-    leave the others unchanged: C = ceil(V / rows), R = ceil(V / C). Words that stand alone add a row each; where all of
-    them do, the other components have no values.
+    leave the others unchanged: C = ceil(V / rows), R = ceil(V / C); `auto` is ROWS times n_K. Words that stand alone
+    add a row each; where all of them do, the other components have no values.
     """
     if alone >= vocabulary_size:
         return (vocabulary_size, *(0 for _ in range(components - 1)))
     if alone:
         shared = table_shape(vocabulary_size - alone, components, rows)
         return (alone + shared[0], *shared[1:])
+    if isinstance(rows, str):
+        if rows != "auto":
+            raise LightRNNError(f"rows must be a number of rows or 'auto', got {rows!r}")
+        rows = min(ROWS * table_shape(vocabulary_size, components)[-1], vocabulary_size)
     if rows:
         rest = table_shape(-(-vocabulary_size // rows), components - 1)
         return (-(-vocabulary_size // prod(rest)), *rest)
@@ -162,7 +167,7 @@ class WordTable:
         cls,
         vocabulary_size: int,
         components: int = 2,
-        rows: int = 0,
+        rows: int | str = 0,
         *,
         seed: int = 0,
         alone: NDArray[np.int64] | int | str = 0,
@@ -178,7 +183,9 @@ class WordTable:
         return replace(cls.with_alone(alone, shared), counts=found)
 
     @classmethod
-    def from_counts(cls, counts: ArrayLike, *, components: int = 2, rows: int = 0, alone: int | str = 0) -> "WordTable":
+    def from_counts(
+        cls, counts: ArrayLike, *, components: int = 2, rows: int | str = 0, alone: int | str = 0
+    ) -> "WordTable":
         """Words in order of falling counts (V,): words that are as frequent share a row. `alone`: see `words_alone`."""
         found = counts_of(counts)
         first = _alone(found, alone)
@@ -194,7 +201,7 @@ class WordTable:
         *,
         words: Sequence[str] | None = None,
         components: int = 2,
-        rows: int = 0,
+        rows: int | str = 0,
         alone: int | str = "auto",
         seed: int = 0,
         progress: Progress = silent,
@@ -219,7 +226,7 @@ class WordTable:
         counts: ArrayLike | None = None,
         *,
         components: int = 2,
-        rows: int = 0,
+        rows: int | str = 0,
         alone: int | str = 0,
         seed: int = 0,
         progress: Progress = silent,
@@ -326,6 +333,11 @@ class WordTable:
         radix = np.array([prod(self.shape[s + 1 :]) for s in range(self.components)])
         shared = (self.codes - self._first) @ radix + self.alone
         return np.asarray(np.where(self.codes[:, 1] < 0, self.codes[:, 0], shared), np.int64)
+
+    def prefix_numbers(self, prefix: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(P,): the codes before the last component of shared places, (P, K-1), as numbers in lexicographic order."""
+        radix = np.array([prod(self.shape[s + 1 : -1]) for s in range(self.components - 1)])
+        return np.asarray((prefix - self._first[:-1]) @ radix, np.int64)
 
     @cached_property
     def words(self) -> NDArray[np.int64]:

@@ -97,6 +97,8 @@ def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None
         "bigram_vectors": weights,
         "forget_bias": weights or f"--cell {recipe.model.cell}" * (CELLS[recipe.model.cell].forget_gate is None),
         "weight_init": weights,
+        "word_bias": "--no-output-bias" * (not recipe.model.output_bias),
+        "dropout_from": "--dropout 0" * (recipe.model.dropout == 0),
         "rounds": refine * (refinement is None),
         "round_share": refine * (refinement is None),
         "solver": refine * (refinement is None or not refinement.uses_solver),

@@ -132,11 +132,16 @@ def carried_over(model: LightRNN, table: WordTable, counts: NDArray[np.int64]) -
 
     An input vector becomes the mean of the old vectors of the words that now live there, by frequency, so that what the
     recurrence is fed changes as little as it can; the output vectors are those the matching was made for, and so are
-    vectors that are both.
+    vectors that are both. A word's bias goes with it.
     """
     new = LightRNN(model.config, table)
     new.load_state_dict(model.state_dict() | {"codes": new.codes})
     new = new.to(model.codes.device)
+    if model.has_word_biases(model.components - 1):
+        sharing, alone = model.table.sharing, model.alone
+        before, now = (torch.from_numpy(t.places[sharing] - alone).to(new.codes.device) for t in (model.table, table))
+        with torch.no_grad():
+            new.output_bias[-1].view(-1)[now] = model.output_bias[-1].view(-1)[before]
     if model.config.tied:
         return new
     old_codes, new_codes = model.spelling.codes, new.spelling.codes

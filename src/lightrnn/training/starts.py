@@ -14,7 +14,7 @@ from torch import Tensor
 from ..config import BootstrapConfig, ModelConfig
 from ..models.kind import kind_of
 from ..models.lightrnn import LightRNN
-from ..nn.starts import fill_biases, fill_rest, fill_vectors, shares
+from ..nn.starts import fill_biases, fill_rest, fill_vectors, fill_word_biases, shares
 from ..runtime import Progress, silent
 from ..table.bigrams import bigram_vectors
 from ..table.clustering import refuse_clustering_beyond_memory
@@ -68,7 +68,8 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
 
     The start's vectors, each component's brought to a standard deviation of `scale`, fill as many dimensions of the
     input and the output vectors as they have. The biases become the logs of what share of the text each row or column
-    has. The rows that are not in the head have together what they have one by one: their mean vector, their share.
+    has, or each word that shares. The rows that are not in the head have together what they have one by one: their mean
+    vector, their share.
     """
     assert start.vectors is not None
     with torch.no_grad():
@@ -76,8 +77,11 @@ def use_start_vectors(model: LightRNN, start: Start, counts: NDArray[np.int64], 
         outputs: list[Tensor] = [] if model.config.tied else list(model.output_vectors)
         for to_fill, vectors in zip((*inputs, *outputs), (*start.vectors, *start.vectors), strict=False):
             fill_vectors(to_fill, vectors, scale)
-        for bias, codes in zip(model.output_bias, start.table.codes.T, strict=False):
-            fill_biases(bias, shares(codes, counts, len(bias)))
+        for s, (bias, codes) in enumerate(zip(model.output_bias, start.table.codes.T, strict=False)):
+            if model.has_word_biases(s):
+                fill_word_biases(bias, start.table, counts)
+            else:
+                fill_biases(bias, shares(codes, counts, len(bias)))
         if model.head:
             of_rows = shares(start.table.codes[:, 0], counts, model.shape[0])
             fill_rest(model.rest_vector, model.rest_bias, model.scoring_vectors(0), of_rows, model.head)

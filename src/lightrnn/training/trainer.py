@@ -192,6 +192,7 @@ class Trainer:
     def train_step(self, window: Window) -> float:
         """One mini-batch: forward, backward, clip, step. Returns the loss in nats, summed over the words."""
         self.model.train()
+        self.model.drop(self.epochs_done >= self.config.dropout_from)
         codes = torch.from_numpy(window.codes).to(self.device)
         before = start_state(self.model, window) if window.starts else self.carried
         with self._mixed_precision():

@@ -143,8 +143,10 @@ def matching_costs(model: LightRNN, sums: WordSums) -> list[LinearCosts]:
     """The paper's l_r and l_c for every word and value, one matrix a component."""
     vectors = [_shared_vectors(model, s).detach().cpu().numpy() for s in range(model.components)]
     shared = [model.alone, *(0 for _ in model.shape[1:])]
-    biases = [b.detach().cpu().numpy()[first:] for b, first in zip(model.output_bias, shared, strict=False)]
-    biases = biases or [np.zeros(len(y), np.float32) for y in vectors]
+    biases = [np.zeros(len(y), np.float32) for y in vectors]
+    for s, (bias, first) in enumerate(zip(model.output_bias, shared, strict=False)):
+        if not model.has_word_biases(s):  # those go where their words go, and cost nothing
+            biases[s] = bias.detach().cpu().numpy()[first:]
     return [
         LinearCosts(total, sums.counts, None if scores else y, bias)
         for total, scores, y, bias in zip(sums.sums, sums.is_scores, vectors, biases, strict=True)

@@ -174,6 +174,7 @@ class Network {
     this._outputs = shape.map((n, s) => tied ?
       vectors.subarray(this.offsets[s] * D, (this.offsets[s] + n) * D) : weights.get(`output_vectors.${s}`));
     this._biases = shape.map((_, s) => weights.get(`output_bias.${s}`));
+    this._wordBias = about.model.word_bias && places.length > about.alone;
     this._projection = weights.get("projection.weight");
     this._rest = [weights.get("rest_vector"), weights.get("rest_bias")];
     this._D = D;
@@ -201,7 +202,8 @@ class Network {
     if (tied && D !== H) yield ["projection.weight", D * H];
     for (let s = 0; s < shape.length; s++) {
       if (!tied) yield [`output_vectors.${s}`, shape[s] * H];
-      if (biased) yield [`output_bias.${s}`, shape[s]];
+      const prefixes = model.word_bias && s === shape.length - 1 ? Math.ceil((this.places.length - this.alone) / shape[s]) : 1;
+      if (biased) yield [`output_bias.${s}`, shape[s] * (prefixes || 1)];
     }
     if (this.head) yield ["rest_vector", tied ? D : H];
     if (this.head && biased) yield ["rest_bias", 1];
@@ -235,7 +237,7 @@ class Network {
     const { H, layers, head } = this, h = state.subarray((layers - 1) * H, layers * H);
     const features = this._projection ?
       multiply(this._projection, h, null, 0, this._D, new Float32Array(this._D)) : h;
-    const vectors = this._outputs[s], bias = this._biases[s];
+    const vectors = this._outputs[s], bias = this._biasOf(s, number);
     if (s === 0 && head) {
       const [vector, restBias] = this._rest, found = new Float32Array(this.shape[0]);
       const first = multiply(vectors, features, bias, 0, head, new Float32Array(head + 1));
@@ -247,6 +249,12 @@ class Network {
     }
     const count = this._values(s, number);
     return logSoftmax(multiply(vectors, features, bias, 0, count, new Float32Array(count)), logProb);
+  }
+
+  // Those of component s; of the last one, where words have biases, those after a prefix.
+  _biasOf(s, number) {
+    const n = this.shape[s], biases = this._biases[s];
+    return biases && this._wordBias && s === this.shape.length - 1 ? biases.subarray(number * n, (number + 1) * n) : biases;
   }
 
   // How many values component s has after a prefix: all, but for the one that leads to the last place.
