@@ -247,6 +247,12 @@ class BootstrapConfig(Settings):
     rounds: int = setting(1, "refinements of the table", least=0, most=1000)
     round_share: float = setting(0.2, "share of the budget that is trained before each refinement", least=0.0, most=1.0)
     solver: str = setting("block", "solver of the matching", choices=SOLVERS)
+    clustering: str = setting(
+        "auto",
+        "how words are clustered, in a bigram start and by --refine cluster: by transport, with a matrix of all words "
+        "and rows; by bisection, with a few numbers a word; auto: by transport where its matrix is small",
+        choices=("auto", "transport", "bisection"),
+    )
 
     @property
     def refinements(self) -> int:

@@ -93,9 +93,15 @@ def choose_device(name: str = "auto") -> "torch.device":
     return device
 
 
+def free_memory() -> float:
+    """Bytes that are free, where the system tells; else no limit."""
+    if "SC_AVPHYS_PAGES" not in getattr(os, "sysconf_names", {}):
+        return float("inf")
+    return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
 def refuse_beyond_memory(what: str, needed: int, advice: str) -> None:
     """Fail before a large array is made, where the system tells how much memory is free."""
-    if "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", {}):
-        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if needed > available:
-            raise LightRNNError(f"{what} needs {needed / 1e9:.1f} GB and {available / 1e9:.1f} GB are free; {advice}")
+    available = free_memory()
+    if needed > available:
+        raise LightRNNError(f"{what} needs {needed / 1e9:.1f} GB and {available / 1e9:.1f} GB are free; {advice}")

@@ -75,3 +75,14 @@ def test_the_star_marks_the_best_of_all_rounds(tiny: Corpus, tmp_path: Path) -> 
     perplexities = [perplexity for perplexity, _ in lines]
     assert starred == [p < min([np.inf, *perplexities[:i]]) for i, p in enumerate(perplexities)]
     assert not all(starred)
+
+
+def test_progress_tells_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0, 4)
+    monkeypatch.setattr(screen.time, "monotonic", lambda: next(clock))
+    told = screen._Told()
+    assert told("words", 100, 10_100) == "words 100 of 10,100"
+    assert told("words", 900, 10_100) == "words 900 of 10,100, 200/s, 0:46 left"
+    assert told("passes", 1, 12) == "passes 1 of 12"
+    assert told("passes", 3, 12) == "passes 3 of 12, 0.5/s, 0:18 left"
+    assert told("something", 0, 0) == "something"

@@ -39,7 +39,7 @@ def test_rare_words_are_drawn_to_words_that_end_alike() -> None:
             return total / number
         return (total + 20 * typical(ending[-(letters - 1) :] if letters > 1 else "", letters - 1)) / (number + 20)
 
-    drawn = shrink_to_endings(means, counts, words)
+    drawn = shrink_to_endings(means.copy(), counts, words)  # which works in place
     for index, word in enumerate(words):
         share = counts[index] / (counts[index] + 20)
         expected = share * means[index] + (1 - share) * typical(word[-4:], 4)

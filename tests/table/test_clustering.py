@@ -15,7 +15,7 @@ def test_bigram_tables_find_the_classes_of_a_text() -> None:
     counts = np.bincount(ids, minlength=81)
     vectors = bigram_vectors(ids, counts, contexts=81, dimensions=20)
     shape = table_shape(81)
-    table = WordTable(cluster(vectors, np.sqrt(counts).astype(np.float32), shape), shape)
+    table = WordTable(cluster(vectors, np.sqrt(counts).astype(np.float32), shape).codes, shape)
     rows = [set((np.flatnonzero(table.codes[:, 0] == row) % 9).tolist()) for row in range(9)]
     assert sorted(rows, key=min) == [{i} for i in range(9)]
 
@@ -27,7 +27,7 @@ def test_any_clustering_is_a_table_and_the_same_again(V: int, K: int, rows: int)
     rng = np.random.default_rng(V)
     vectors, weights = rng.standard_normal((V, 7)).astype(np.float32), rng.random(V).astype(np.float32) + 0.01
     shape = table_shape(V, K, rows)
-    one, other = (cluster(vectors, weights, shape, seed=5) for _ in range(2))
+    one, other = (cluster(vectors, weights, shape, seed=5).codes for _ in range(2))
     assert (one == other).all()
     WordTable(one, shape)  # checks that it is a bijection
 
@@ -43,4 +43,4 @@ def test_clustering_is_tighter_than_chance() -> None:
 
     chance = np.mean([within_rows(WordTable.random(100, seed=seed)) for seed in range(20)])
     # vectors of four dimensions: far from what chance varies by
-    assert within_rows(WordTable(cluster(vectors, weights, (10, 10)), (10, 10))) < 0.6 * chance
+    assert within_rows(WordTable(cluster(vectors, weights, (10, 10)).codes, (10, 10))) < 0.6 * chance

@@ -14,7 +14,7 @@ def test_rows_of_a_clustered_table_are_coherent_in_unseen_text() -> None:
     train, unseen = grouped_stream(9, 9, 20_000), grouped_stream(9, 9, 3_000)
     counts = np.bincount(train, minlength=81)
     vectors = bigram_vectors(train, counts, contexts=81)
-    learned = WordTable(cluster(vectors, np.sqrt(counts).astype(np.float32), (9, 9)), (9, 9))
+    learned = WordTable(cluster(vectors, np.sqrt(counts).astype(np.float32), (9, 9)).codes, (9, 9))
     chance = table_coherence(WordTable.random(81, seed=1), unseen)
     assert table_coherence(learned, unseen) > 3 * chance  # its rows are the classes of the text
     # by hand for one row: the mean cosine of all its pairs

@@ -12,7 +12,10 @@ from scipy.optimize import linear_sum_assignment
 from helpers import FLOAT32, random_costs
 from lightrnn.errors import LightRNNError
 from lightrnn.registry import SOLVERS
+from lightrnn.table import allocation, streaming
 from lightrnn.table.matching import block, exact, half, table_cost
+from lightrnn.table.streaming import streamed_transport
+from lightrnn.table.transport import transport
 from lightrnn.table.word_table import WordTable
 
 
@@ -99,6 +102,43 @@ def test_block_is_the_same_each_time() -> None:
     costs = random_costs(120, 2, "huge", 3)
     table = WordTable.random(120, seed=1)
     assert (block(costs, table).table.codes == block(costs, table).table.codes).all()
+
+
+@pytest.mark.parametrize(("V", "K", "rows"), [(1200, 2, 0), (1150, 2, 9), (1100, 3, 0)])
+def test_a_matching_of_costs_that_do_not_fit(V: int, K: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some words at a time: the first component of costs like those of models, and everything that comes after it."""
+    rng = np.random.default_rng(V)
+    table = WordTable.random(V, K, rows, seed=1)
+    words, counts = rng.standard_normal((V, 6)), rng.zipf(1.5, (V, 1)).clip(0, 10**5)
+    costs = [
+        (counts * (words @ rng.standard_normal((6, n)) + rng.random((V, n)))).astype(np.float32) for n in table.shape
+    ]
+    costs = [matrix - matrix.min(axis=1, keepdims=True) for matrix in costs]
+    dense = block(costs, table)
+    monkeypatch.setattr(allocation, "DENSE", 0)
+    monkeypatch.setattr(streaming, "CHUNK", 3000)
+    streamed = block(costs, table)
+    assert streamed.bound is not None
+    assert dense.bound is not None
+    assert streamed.cost <= 1.02 * dense.cost < 0.5 * table_cost(costs, table)  # each try ends a little elsewhere
+    assert 0.98 * dense.bound <= streamed.bound <= dense.cost  # a bound holds for every table
+    assert (block(costs, table).table.codes == streamed.table.codes).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 60), st.sampled_from(["plain", "ties", "huge"]), st.integers(0, 999))
+def test_streamed_transport_against_the_dense_one(V: int, n: int, kind: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    capacities = np.bincount(rng.integers(n, size=V), minlength=n)
+    costs = (random_costs(max(V, 2), 2, kind, seed)[0][:V, :1] * rng.random((V, n))).astype(np.float32)
+    costs -= costs.min(axis=1, keepdims=True)
+    words = rng.permutation(V)
+    dense, streamed = transport(costs[words], capacities), streamed_transport(costs, words, capacities)
+    assert (np.bincount(streamed.bins, minlength=n) == capacities).all()
+    slack = 2e-2 * float(costs.mean(dtype=float)) * V + 1e-6  # few candidates a word, and float32
+    assert streamed.cost == pytest.approx(costs[words, streamed.bins].sum(dtype=float), rel=1e-4, abs=1e-6)
+    assert streamed.bound <= dense.cost + 1e-3 * slack + 1e-5 * float(np.abs(costs).max()) * V
+    assert streamed.cost <= dense.cost + slack
 
 
 def test_only_half_has_no_bound() -> None:

@@ -74,7 +74,13 @@ def test_biases_of_words_start_at_their_shares_of_what_is_before(tiny: Corpus, c
 
 def test_a_table_beyond_memory_is_refused(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sysconf", lambda _: 10)
+    ids, vocabulary, model = tiny.split("train"), tiny.vocabulary, ModelConfig(rows=30)
     with pytest.raises(
-        LightRNNError, match=r"into a table of 21 × 3 needs .* GB and .* use a smaller vocabulary, or --rows nearer"
+        LightRNNError, match=r"by transport of .* into a table of 21 × 3 needs .* GB and .* use --clustering bisection"
     ):
-        choose_start(BootstrapConfig(), tiny.split("train"), tiny.vocabulary, ModelConfig(rows=30), seed=1)
+        choose_start(BootstrapConfig(clustering="transport"), ids, vocabulary, model, seed=1)
+    found = choose_start(BootstrapConfig(), ids, vocabulary, model, seed=1)  # without the matrix
+    halved = choose_start(BootstrapConfig(clustering="bisection"), ids, vocabulary, model, seed=1)
+    assert found is not None
+    assert halved is not None
+    assert (found.table.codes == halved.table.codes).all()

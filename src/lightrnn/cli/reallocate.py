@@ -30,6 +30,12 @@ def reallocate(
     solver: Annotated[
         str, typer.Option("--solver", metavar="|".join(SOLVERS), help="Solver of the matching.")
     ] = "block",
+    clustering: Annotated[
+        str,
+        typer.Option(
+            "--clustering", metavar="auto|transport|bisection", help="How words are clustered; see `lightrnn train`."
+        ),
+    ] = "auto",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the clustering.")] = 1,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -52,7 +58,7 @@ def reallocate(
 
     if how == "none":
         raise LightRNNError(f"--refine must be {' or '.join(HOW)} here, got 'none'")
-    config = BootstrapConfig(refine=how, solver=solver)
+    config = BootstrapConfig(refine=how, solver=solver, clustering=clustering)
     use_threads(threads)
     keep_memory()
     with replace_output(out, "model", inputs=[model, data], force=force) as stage:

@@ -79,19 +79,37 @@ def print_json(value: dict[str, Any]) -> None:
 
 def _patient_note(seconds: float = 10.0) -> Progress:
     """Lines on work that nobody expected to wait for: the first after so many seconds, then one in each such time."""
-    last = time.monotonic()
+    last, told = time.monotonic(), _Told()
 
     def tell(what: str, done: int = 0, total: int = 0, /) -> None:
         nonlocal last
+        line = told(what, done, total)
         if time.monotonic() - last >= seconds:
             last = time.monotonic()
-            note(f"… {_told(what, done, total)}")
+            note(f"… {line}")
 
     return tell
 
 
-def _told(what: str, done: int, total: int) -> str:
-    return f"{what} {done:,} of {total:,}" if total else what
+class _Told:
+    """What is being done and how far it is, in words; after some seconds of it, how fast, and how long it will take."""
+
+    def __init__(self, patience: float = 2.0) -> None:
+        self.patience = patience
+        self.what, self.begin, self.first = "", 0.0, 0
+
+    def __call__(self, what: str, done: int, total: int) -> str:
+        if not total:
+            return what
+        now = time.monotonic()
+        if what != self.what or done < self.first:
+            self.what, self.begin, self.first = what, now, done
+        seconds, more = now - self.begin, done - self.first
+        line = f"{what} {done:,} of {total:,}"
+        if seconds < self.patience or more <= 0:
+            return line
+        rate = more / seconds
+        return f"{line}, {f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'}/s, {_clock((total - done) / rate)} left"
 
 
 def table(title: str | None, *columns: str, rows: list[list[str]]) -> Table:
@@ -158,10 +176,10 @@ def waiting(seconds: float = 5.0) -> Iterator[Progress]:
         transient=True,
         disable=not err.is_terminal,
     ) as progress:
-        task = progress.add_task("", total=None)
+        task, told = progress.add_task("", total=None), _Told()
 
         def tell(what: str, done: int = 0, total: int = 0, /) -> None:
-            progress.update(task, description=_told(what, done, total))
+            progress.update(task, description=told(what, done, total))
 
         yield tell if err.is_terminal else _patient_note(seconds)
 
@@ -211,8 +229,10 @@ def training_screen() -> Iterator[tuple[Report, Progress]]:
                 last_line = time.monotonic()
                 err.print(f"{where}  {facts}")
 
+        told = _Told()
+
         def tell(what: str, done: int = 0, total: int = 0, /) -> None:
-            progress.update(bar, description=_told(what, done, total), facts="")
+            progress.update(bar, description=told(what, done, total), facts="")
 
         yield report, tell if err.is_terminal else _patient_note()
 

@@ -55,7 +55,7 @@ LIGHTRNN = Kind(
     settings=frozenset(
         {
             *("embedding_size", "components", "alone", "head", "rows", "tied", "output_bias", "word_bias"),
-            *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver"),
+            *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver", "clustering"),
         }
     ),
 )
@@ -177,7 +177,7 @@ FULL = _opponent(_full, _full_parameters, tied=_tied_full)
 HSM = _opponent(
     _hierarchical,
     _hierarchical_parameters,
-    settings=("classes",),
+    settings=("classes", "clustering"),
     parts=("class", "word"),
     start_shape=_class_shape,
     permutations=("output.places",),
@@ -207,7 +207,7 @@ CHSM = Kind(
     lambda config: ("class", "word"),
     _chsm_parameters,
     start_shape=_class_shape,
-    settings=frozenset({"classes"}),
+    settings=frozenset({"classes", "clustering"}),
     permutations=frozenset({"output.places"}),
     input_size=FEATURES,
     input_dropout=False,  # Kim et al. have none between the highway layer and the recurrence

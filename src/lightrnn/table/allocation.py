@@ -8,24 +8,16 @@ So the first component is one large transportation problem, and the last is an a
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..runtime import in_parallel
+from ..runtime import free_memory, in_parallel
+from .costs import CostMatrix, Words
+from .streaming import streamed_transport
 from .transport import transport
 
-Words = NDArray[np.int64]
-
-
-class CostMatrix(Protocol):
-    """costs[words] → (len(words), n): an array, or something that computes its rows on demand."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, words: Words, /) -> NDArray[np.float32]: ...
+DENSE = 3e9  # bytes of costs that are held at once; where there would be more, they are computed again and again
 
 
 class Allocation:
@@ -41,11 +33,15 @@ class Allocation:
 
     def assign(self, component: int, costs: CostMatrix, tolerance: float = 1e-4) -> float:
         """Give every word a value of `component` at least cost within its group; returns the dual value."""
+        limit = min(DENSE, free_memory() / 2)
 
         def solve(group: int) -> float:
             words, places = self._groups[group]
             capacities = np.bincount(self._places[places, component], minlength=self.shape[component])
-            solution = transport(costs[words], capacities, tolerance)
+            if 4 * len(words) * len(capacities) > limit:
+                solution = streamed_transport(costs, words, capacities, tolerance)
+            else:
+                solution = transport(costs[words], capacities, tolerance)
             self.codes[words, component] = solution.bins
             return solution.bound
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from ..runtime import in_parallel, refuse_beyond_memory
-from .allocation import CostMatrix, Words, allocate
+from .allocation import allocate
+from .costs import CostMatrix, Words
 from .transport import transport
 from .word_table import WordTable
 

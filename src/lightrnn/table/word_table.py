@@ -251,20 +251,24 @@ class WordTable:
         alone: NDArray[np.int64],
         shape: tuple[int, ...],
         *,
+        way: str = "auto",
         seed: int,
         progress: Progress = silent,
     ) -> "WordTable":
         """Some words alone, and a balanced clustering of the vectors (V, d) of the others into a table of this shape,
-        each counting by the root of its count (V,)."""
-        from .clustering import cluster, refuse_clustering_beyond_memory, root_counts, table_vectors
+        each counting by the root of its count (V,); way: see `clustering.cluster`. The vectors are used up: there may
+        be no room for a second matrix of them."""
+        from .clustering import cluster, refuse_clustering_beyond_memory, root_counts
+        from .means import move_up
 
         sharing = np.setdiff1d(np.arange(len(vectors)), alone)
-        refuse_clustering_beyond_memory(len(sharing), shape)
-        weights = root_counts(counts)[sharing]
-        codes = cluster(vectors[sharing], weights, shape, seed=seed, progress=progress)
-        first, *others = table_vectors(vectors[sharing], weights, codes, shape)
-        known = (np.concatenate([vectors[alone], first]), *others)
-        return replace(cls.with_alone(alone, cls(codes, shape)), vectors=known)
+        refuse_clustering_beyond_memory(len(sharing), shape, way)
+        weights, of_alone = root_counts(counts)[sharing], vectors[alone]
+        shared = move_up(vectors, sharing)
+        found = cluster(shared, weights, shape, way=way, seed=seed, in_place=True, progress=progress)
+        first, *others = found.vectors
+        known = (np.concatenate([of_alone, first]), *others)
+        return replace(cls.with_alone(alone, cls(found.codes, shape)), vectors=known)
 
     @classmethod
     def with_alone(cls, alone: NDArray[np.int64], shared: "WordTable") -> "WordTable":

@@ -100,6 +100,7 @@ def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None
     bootstrap = recipe.bootstrap
     refinement = REFINEMENTS[bootstrap.refine]
     restarts = refinement is not None and refinement.restarts
+    clusters = refinement is not None and refinement.uses_clustering
     weights = origin if origin == "--init" and not restarts else ""  # they are given
     refine = f"--refine {bootstrap.refine}"
     in_the_way = {
@@ -113,6 +114,7 @@ def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None
         "rounds": refine * (refinement is None),
         "round_share": refine * (refinement is None),
         "solver": refine * (refinement is None or not refinement.uses_solver),
+        "clustering": (origin or "--start random" * (bootstrap.start == "random")) * (not clusters),
     }
     for name, value in chosen.items():
         if in_the_way.get(name) and value is not False:

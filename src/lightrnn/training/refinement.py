@@ -21,7 +21,7 @@ from ..models.lightrnn import LightRNN
 from ..registry import REFINEMENTS, SOLVERS
 from ..runtime import Progress, silent
 from ..table.bigrams import shrink
-from ..table.clustering import cluster, root_counts
+from ..table.clustering import cluster, refuse_clustering_beyond_memory, root_counts
 from ..table.matching import Matching, table_cost
 from ..table.word_table import WordTable
 from ..text.spelling import Ids
@@ -65,12 +65,13 @@ class FindTable(Protocol):
 
 @dataclass(frozen=True)
 class Refinement:
-    """A refinement of the table; restarts: whether the weights start afresh on the table that it finds; uses_solver:
-    whether `config.solver` means something to it."""
+    """A refinement of the table; restarts: whether the weights start afresh on the table that it finds; uses_solver
+    and uses_clustering: whether `config.solver` and `config.clustering` mean something to it."""
 
     find: FindTable
     restarts: bool
     uses_solver: bool = False
+    uses_clustering: bool = False
 
 
 def refine(
@@ -96,12 +97,14 @@ def refine(
 def _cluster(
     model: LightRNN, ids: Ids, vocabulary: Vocabulary, config: BootstrapConfig, seed: int, progress: Progress, /
 ) -> NextTable:
+    refuse_clustering_beyond_memory(len(model.table.sharing), model.table.shared.shape, config.clustering)
     sums = word_sums(model, ids, vocabulary, components=1, progress=progress)
-    states = shrink(mean_states(sums), sums.counts)
-    old = model.table
+    counts, states = sums.counts, shrink(mean_states(sums), sums.counts)
+    del sums
+    old, way = model.table, config.clustering
     shape = old.shared.shape
-    codes = cluster(states, root_counts(sums.counts), shape, seed=seed, progress=progress)
-    return NextTable(old.with_shared(WordTable(codes, shape)))
+    found = cluster(states, root_counts(counts), shape, way=way, seed=seed, in_place=True, progress=progress)
+    return NextTable(old.with_shared(WordTable(found.codes, shape)))
 
 
 def _matching(
@@ -121,7 +124,7 @@ def _matching(
 
 NONE = None
 MATCHING = Refinement(_matching, restarts=False, uses_solver=True)
-CLUSTER = Refinement(_cluster, restarts=True)
+CLUSTER = Refinement(_cluster, restarts=True, uses_clustering=True)
 
 
 def carried_over(model: LightRNN, table: WordTable, counts: NDArray[np.int64]) -> LightRNN:

@@ -57,9 +57,10 @@ def choose_start(
     if config.start == "random" and kind.has_table:
         return Start(WordTable.random(len(vocabulary), model.components, model.rows, seed=seed, alone=alone))
     shared_shape = (shape[0] - len(alone), *shape[1:])
-    refuse_clustering_beyond_memory(len(vocabulary) - len(alone), shared_shape)
+    refuse_clustering_beyond_memory(len(vocabulary) - len(alone), shared_shape, config.clustering)
     vectors = text_vectors(ids, vocabulary, seed, progress)
-    table = WordTable.clustered(vectors, counts, alone, shared_shape, seed=seed, progress=progress)
+    way = config.clustering
+    table = WordTable.clustered(vectors, counts, alone, shared_shape, way=way, seed=seed, progress=progress)
     return Start(table, table.vectors if config.start_vectors else None)
 
 

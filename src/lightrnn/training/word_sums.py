@@ -22,7 +22,7 @@ from ..models.base import State
 from ..models.lightrnn import LightRNN
 from ..processes import here
 from ..runtime import Progress, silent
-from ..table.allocation import Words
+from ..table.costs import Words
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from ..text.windows import text_windows
@@ -31,6 +31,7 @@ from .trainer import start_state
 BATCH_SIZE = 64
 WINDOW = 64
 MEMORY = 8e9  # bytes that the sums may take
+CHUNK = 1 << 16  # words whose means are computed together
 
 
 @dataclass(frozen=True)
@@ -164,4 +165,8 @@ def matching_costs(model: LightRNN, sums: WordSums) -> list[LinearCosts]:
 
 def mean_states(sums: WordSums) -> NDArray[np.float32]:
     """(W, H or D): the mean state before each word, h^c_{t-1}: words used alike lie close together."""
-    return (sums.sums[0] / np.maximum(sums.counts, 1)[:, None]).astype(np.float32)
+    means = np.empty_like(sums.sums[0])
+    for first in range(0, len(means), CHUNK):
+        piece = slice(first, first + CHUNK)
+        means[piece] = sums.sums[0][piece] / np.maximum(sums.counts[piece], 1)[:, None]
+    return means
