@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=float, default=1.0, help="of fine-tuning, at most 1")
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--words", type=int, default=0, help="of the test text that are scored; 0: all")
+    parser.add_argument("--only", nargs="+", metavar="OUTPUT", help="some rows of the table, such as light SVD; else all")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     use_threads(options.threads)
@@ -141,7 +142,8 @@ def main() -> None:
         "8 bits": (V * H + 2 * BYTES * V, lambda: whole, False, ""),
     }
     print(f"{'output':12} {'bytes':>8} {'right after':>12} {'tuned':>8}")
-    for name, (taken, make, can_be_tuned, remark) in rows.items():
+    for name in options.only or rows:
+        taken, make, can_be_tuned, remark = rows[name]
         model = with_output(make())
         line: list[Any] = [f"{name:12}", f"{human_bytes(taken):>8}", f"{perplexity(model):12.1f}"]
         line.append(f"{perplexity(tuned(model, corpus, options)):8.1f}" if can_be_tuned else f"{'':8}")
