@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=float, default=1.0, help="of fine-tuning, at most 1")
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--words", type=int, default=0, help="of the test text that are scored; 0: all")
-    parser.add_argument("--only", nargs="+", metavar="OUTPUT", help="some rows of the table, such as light SVD; else all")
+    parser.add_argument("--only", nargs="+", metavar="OUTPUT", help="some rows, such as light SVD")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     use_threads(options.threads)
