@@ -29,6 +29,7 @@ from together_runs import CASES, run_case
 
 STREAM = ("cluster", "matching", "gru", "sigmoid", "hsm", "blackout", "adaptive", "meeting", "again", "local")
 SENTENCE = ("cluster", "matching")
+pytestmark = pytest.mark.xdist_group("together")  # on one worker, which trains the models that many tests look at
 CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")
 
 
