@@ -9,10 +9,10 @@ demo: $(VENV)/.installed
 	$(BIN)/lightrnn demo
 
 test: lint types
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto
 
 test-all: lint types
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "slow or not slow"
+	$(BIN)/python -m pytest -n auto -m "slow or not slow"
 
 lint: setup
 	$(BIN)/ruff check .

@@ -29,7 +29,6 @@ from together_runs import CASES, run_case
 
 STREAM = ("cluster", "matching", "gru", "sigmoid", "hsm", "blackout", "adaptive", "meeting", "again", "local")
 SENTENCE = ("cluster", "matching")
-pytestmark = pytest.mark.xdist_group("together")  # on one worker, which trains the models that many tests look at
 CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")
 
 
@@ -75,28 +74,41 @@ def cases_of(data: Path) -> list[str]:
     return [f"{data / 'stream'}:{case}" for case in STREAM] + [f"{data / 'sentence'}:{case}" for case in SENTENCE]
 
 
-@pytest.fixture(scope="module")
-def models(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """The folders of all cases' models, by the number of processes that trained them."""
-    folders = {size: tmp_path_factory.mktemp(f"by-{size}") for size in (1, 2, 3)}
-    script = f"import runpy; runpy.run_path({together_runs.__file__!r}, run_name='__main__')"
-    for size in (2, 3):
-        arguments = [(folders[size], *cases_of(data))] * size
-        for result in run_side_by_side(*arguments, script=script):
+class Models(dict[int, Path]):
+    """The folder of all cases' models by the number of processes that trained them, which is done when it is asked
+    for."""
+
+    def __init__(self, data: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+        self._data, self._factory = data, tmp_path_factory
+
+    def __missing__(self, size: int) -> Path:
+        folder = self[size] = self._factory.mktemp(f"by-{size}")
+        if size == 1:
+            for name in cases_of(self._data):
+                corpus, _, case = name.rpartition(":")
+                if case != "again":
+                    run_case(Path(corpus), case, folder / f"{Path(corpus).name}-{case}", leads=True)
+            return folder
+        script = f"import runpy; runpy.run_path({together_runs.__file__!r}, run_name='__main__')"
+        for result in run_side_by_side(*[(folder, *cases_of(self._data))] * size, script=script):
             assert result.code == 0, result.err
             assert result.out == ""
-    for name in cases_of(data):
-        corpus, _, case = name.rpartition(":")
-        if case != "again":
-            run_case(Path(corpus), case, folders[1] / f"{Path(corpus).name}-{case}", leads=True)
-    return folders
+        return folder
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.fixture(scope="module")
+def models(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Models:
+    return Models(data, tmp_path_factory)
+
+
+TWO_OR_THREE = pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
+
+
+@TWO_OR_THREE
 @pytest.mark.parametrize(
     "name", [*(f"stream-{case}" for case in STREAM[:-2]), *(f"sentence-{case}" for case in SENTENCE)]
 )
-def test_any_number_of_processes_computes_the_same(models: dict[int, Path], name: str, size: int) -> None:
+def test_any_number_of_processes_computes_the_same(models: Models, name: str, size: int) -> None:
     one, several = (json.loads((models[n] / f"{name}.json").read_text()) for n in (1, size))
     assert len(one) >= 10
     # float32 sums in another order: 6e-8 each, and what some hundred steps of Adam make of it
@@ -109,13 +121,13 @@ def test_any_number_of_processes_computes_the_same(models: dict[int, Path], name
     assert best[1] == pytest.approx(best[0], rel=1e-5)
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_equal_numbers_of_processes_give_the_same_bytes(models: dict[int, Path], size: int) -> None:
+@TWO_OR_THREE
+def test_equal_numbers_of_processes_give_the_same_bytes(models: Models, size: int) -> None:
     assert outcome_of(models[size] / "stream-matching") == outcome_of(models[size] / "stream-again")
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_local_steps_learn(models: dict[int, Path], size: int) -> None:
+@TWO_OR_THREE
+def test_local_steps_learn(models: Models, size: int) -> None:
     """Weights averaged after every fourth mini-batch of one or two tracks a process: worse, but it learns."""
     one, several = ([line["valid_perplexity"] for line in metrics(models[n] / "stream-local")] for n in (1, size))
     assert several[-1] < 0.8 * several[0]
@@ -164,7 +176,7 @@ def options_of(case: str) -> list[object]:
     return ["--recipe", "plain", "--threads", 1, "--device", "cpu", *(x for pair in fields.items() for x in pair)]
 
 
-def survives(kills: int, models: dict[int, Path], data: Path, folder: Path, case: str = "cluster") -> None:
+def survives(kills: int, models: Models, data: Path, folder: Path, case: str = "cluster") -> None:
     """A run of which a random process is killed so often at random moments, against one that nobody disturbed."""
     moments, state = random.Random(1611), folder / "killed" / "training.safetensors"
     arguments = ("train", data / "stream", "-o", folder / "killed", *options_of(case))
@@ -183,7 +195,7 @@ def survives(kills: int, models: dict[int, Path], data: Path, folder: Path, case
 
 
 @pytest.mark.skipif(not CHILDREN.exists(), reason="this system does not tell who is whose child in /proc")
-def test_a_sigkill_under_torchrun_changes_nothing(models: dict[int, Path], data: Path, tmp_path: Path) -> None:
+def test_a_sigkill_under_torchrun_changes_nothing(models: Models, data: Path, tmp_path: Path) -> None:
     survives(1, models, data, tmp_path)
 
 
@@ -191,7 +203,7 @@ def test_a_sigkill_under_torchrun_changes_nothing(models: dict[int, Path], data:
 @pytest.mark.skipif(not CHILDREN.exists(), reason="this system does not tell who is whose child in /proc")
 @pytest.mark.parametrize(("case", "kills"), [("cluster", 10), ("local", 3)])
 def test_sigkills_under_torchrun_change_nothing(
-    models: dict[int, Path], data: Path, tmp_path: Path, case: str, kills: int
+    models: Models, data: Path, tmp_path: Path, case: str, kills: int
 ) -> None:
     survives(kills, models, data, tmp_path, case)
 
@@ -257,7 +269,7 @@ def test_half_an_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_resuming_with_another_number_of_processes_says_what_differs(
-    models: dict[int, Path], data: Path, tmp_path: Path
+    models: Models, data: Path, tmp_path: Path
 ) -> None:
     model = shutil.copytree(models[3] / "stream-gru", tmp_path / "m")
     before = len(metrics(model))
