@@ -8,7 +8,7 @@ network stands at h_t, a word is as likely as the places at which it came before
     P(w | text before) ∝ Σ_i 1(w_i = w) exp(θ h_t · h_i)          i = t-SIZE … t-1
 
 The h have length 1 here, so that what counts is their angle and θ means the same for every network; as they are, which
-is the paper's way, they serve less well (docs/results.md). θ is the *flatness*: the smaller it is, the more all places
+is the paper's way, they serve less well (docs/trials.md). θ is the *flatness*: the smaller it is, the more all places
 count alike. Where nothing was read yet, a word has its share of the training text. A cache is a language model, and
 worth something as a member of a mix with its network (`mixture.Mix`): words that are not in it have probability 0.
 """
