@@ -5,8 +5,8 @@
 
 MODEL is trained, DATA is what it was trained on (`lightrnn prepare`, `lightrnn train`). Costs are in nats a token above
 every word's own least. Beside our solvers: a two-stage greedy (rows by regret, then columns within rows), which is what
-the official implementation does. The clustering is timed from the same sums. --every N gathers the sums from every N-th
-piece of the text, which takes an N-th of the time; --sums FILE.npz keeps them.
+the official implementation does. The clustering is timed from the same sums. --every N gathers the sums from an
+N-th of the text, in pieces from all over it; --sums FILE.npz keeps them.
 
 --growth measures the default matching and the clustering at several sizes of the vocabulary, from sums to table, each
 in a process of its own for the sake of its peak memory, and plots them: the most frequent words of the model with as
@@ -61,13 +61,6 @@ def two_stage_greedy(costs: Costs, table: WordTable) -> Matching:
         codes[words, 1] = by_regret(costs[1][words], places)
     found = WordTable(codes, table.shape)
     return Matching(found, table_cost(costs, found), None, time.perf_counter() - start)
-
-
-def some_of(ids: NDArray[np.int32], every: int, piece: int = 4096) -> NDArray[np.int32]:
-    """Every so-many-th piece of a token stream."""
-    if every == 1:
-        return ids
-    return np.concatenate([ids[begin : begin + piece] for begin in range(0, len(ids), every * piece)])
 
 
 def peak_gigabytes() -> float:
@@ -153,7 +146,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--no-exact", action="store_true", help="leave out what takes V² memory")
-    parser.add_argument("--every", type=int, default=1, help="gather the sums from every N-th piece of the text")
+    parser.add_argument("--every", type=int, default=1, help="gather the sums from an N-th of the text")
     parser.add_argument("--sums", type=Path, help="gather the sums into this file and stop, or go on from it")
     parser.add_argument("--growth", type=Path, metavar="PNG", help="measure several sizes and plot them")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 30_000, 100_000, 300_000, 793_881])
@@ -169,7 +162,8 @@ def main() -> None:
         print(f"V = {len(vocabulary):,}, table {model.shape}; word sums from {arguments.sums}", flush=True)
     else:
         start = time.perf_counter()
-        sums = word_sums(model, some_of(Corpus.load(arguments.data).split("train"), arguments.every), vocabulary)
+        ids = Corpus.load(arguments.data).split("train")
+        sums = word_sums(model, ids, vocabulary, sample=len(ids) // arguments.every)
         seconds = time.perf_counter() - start
         print(f"V = {len(vocabulary):,}, table {model.shape}; word sums in {seconds:.1f} s", flush=True)
         if arguments.sums:

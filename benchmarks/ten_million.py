@@ -1,15 +1,16 @@
 """Ten million words in the vocabulary: every stage from text to next words, its seconds and its memory.
 
     LIGHTRNN_CORPORA=… python benchmarks/ten_million.py --work FOLDER
-        [--copies 13] [--max-words 10000000] [--share 1] [--minutes 60] [--recipe small] [--threads 0]
+        [--copies 13] [--max-words 10000000] [--share 1] [--minutes 60] [--recipe small] [--sample 20000000]
+        [--threads 0]
 
 The text is the pooled novels of six languages, 58 million words, in 13 copies whose words are marked by their copy: the
 the|A and the|B of two copies are different words, so that there are more than 10 million, in 750 million words. It is
 kept in FOLDER as shards, lightly compressed (2.5 GB), beside what the stages make: prepare, the start table (`train`
-whose minutes are over when the table is there), training, a refinement by clustering, evaluation, next words. What a
-stage took is noted in FOLDER/stages.json when it has ended, and it is not run again: start the program again after a
-stop, with --from STAGE to repeat a stage and those after it. --copies, --share (of each novel) and --minutes make small
-trials.
+whose minutes are over when the table is there), training, a refinement by clustering that reads a sample of the text,
+evaluation, next words. What a stage took is noted in FOLDER/stages.json when it has ended, and it is not run again:
+start the program again after a stop, with --from STAGE to repeat a stage and those after it. --copies, --share (of each
+novel) and --minutes make small trials.
 """
 
 import argparse
@@ -93,12 +94,17 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--recipe", default="small")
+    parser.add_argument("--sample", type=int, default=20_000_000, help="words that the refinement reads")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--from", dest="first", metavar="STAGE", help="repeat this stage and those after it")
     arguments = parser.parse_args()
     work: Path = arguments.work
     work.mkdir(parents=True, exist_ok=True)
-    settings = {name: value for name, value in vars(arguments).items() if name not in ("work", "first", "minutes")}
+    settings = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name not in ("work", "first", "minutes", "sample", "threads")
+    }
     stages = Stages(work / "stages.json", settings)
     text, data, start, model, moved = (work / name for name in ("text", "data", "start", "model", "moved"))
     threads = ("--threads", arguments.threads)
@@ -110,7 +116,10 @@ def main() -> None:
         ),
         "start": ("train", data, "-o", start, "--start", "bigram", "--minutes", 0.001, *training),
         "train": ("train", data, "-o", model, "--init", start, "--minutes", arguments.minutes, *training),
-        "reallocate": ("reallocate", model, data, "--refine", "cluster", "-o", moved, *threads, "--force"),
+        "reallocate": (
+            *("reallocate", model, data, "--refine", "cluster", "--sample", arguments.sample, "-o", moved),
+            *(*threads, "--force"),
+        ),
         "evaluate": ("evaluate", model, data, *threads, "--json"),
         "next": ("next", model, "il|A était|A une|A", *threads, "--json"),
         "info": ("info", model, "--json"),
@@ -128,7 +137,7 @@ def main() -> None:
 
     stages.run("text", text_stage)
     for stage, command in commands.items():
-        stages.run(stage, lambda command=command: _noted(lightrnn(*command)))  # type: ignore[misc]
+        stages.run(stage, lambda command=command: _noted(lightrnn(*command)) | {"threads": arguments.threads})  # type: ignore[misc]
     show(stages.done, order)
 
 

@@ -253,6 +253,13 @@ class BootstrapConfig(Settings):
         "and rows; by bisection, with a few numbers a word; auto: by transport where its matrix is small",
         choices=("auto", "transport", "bisection"),
     )
+    sample: int = setting(
+        0,
+        "words of the text that --refine cluster reads, in stretches from all over it; words that are not among them "
+        "are taken for what their row is; 0: all of it",
+        least=0,
+        most=2**62,
+    )
 
     @property
     def refinements(self) -> int:

@@ -25,6 +25,8 @@ def test_one_refinement_on_its_own(call: Call, tiny: Corpus, tmp_path: Path) -> 
         old, new = load_model(tmp_path / "m")[0], load_model(tmp_path / how)[0]
         assert (old.codes != new.codes).any()
         assert torch.equal(old.output_vectors[0], new.output_vectors[0])
+    call("reallocate", "m", tiny.path, "--refine", "cluster", "--sample", 4096, "-o", "sampled")
+    assert (load_model(tmp_path / "sampled")[0].codes != load_model(tmp_path / "cluster")[0].codes).any()
     facts = json.loads(printed(call("table", "cluster", "--data", tiny.path, "--count", "3", "--json")))
     table = load_model(tmp_path / "cluster")[0].table
     assert facts["coherence"] == table_coherence(table, tiny.split("valid"))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from helpers import FLOAT32
-from lightrnn.table.bigrams import neighbour_counts, positive_pmi, shrink_to_endings
+from lightrnn.table.bigrams import neighbour_counts, positive_pmi, shrink, shrink_to_endings
 
 
 def test_neighbour_counts_and_pmi_by_hand() -> None:
@@ -43,4 +43,16 @@ def test_rare_words_are_drawn_to_words_that_end_alike() -> None:
     for index, word in enumerate(words):
         share = counts[index] / (counts[index] + 20)
         expected = share * means[index] + (1 - share) * typical(word[-4:], 4)
+        np.testing.assert_allclose(drawn[index], expected, atol=FLOAT32)
+
+
+def test_rare_words_are_drawn_to_their_group() -> None:
+    counts, groups = np.array([50, 0, 3, 7, 0, 0]), np.array([0, 0, 0, 2, 2, 3])
+    means = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32)
+    overall = np.average(means, axis=0, weights=counts)
+    drawn = shrink(means.copy(), counts, groups)
+    for index, group in enumerate(groups):
+        members = np.flatnonzero(groups == group)
+        typical = (counts[members] @ means[members] + 3 * overall) / (counts[members].sum() + 3)
+        expected = (counts[index] * means[index] + 3 * typical) / (counts[index] + 3)
         np.testing.assert_allclose(drawn[index], expected, atol=FLOAT32)

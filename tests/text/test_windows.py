@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lightrnn.text.spelling import Spelling
-from lightrnn.text.windows import sentence_windows, stream_windows
+from lightrnn.text.windows import STRETCH, sampled, sentence_windows, stream_windows
 
 
 def test_stream_windows_cover_the_stream_once() -> None:
@@ -18,6 +18,19 @@ def test_stream_windows_cover_the_stream_once() -> None:
             assert words[0] == (track[-1] if track else words[1] - 1)
             track.extend(words[1:])
     assert list(itertools.chain(*tracks)) == list(range(1, 101))
+
+
+def test_a_sample_is_stretches_from_all_over_the_text() -> None:
+    ids = np.arange(30 * STRETCH + 77, dtype=np.int32)
+    some = sampled(ids, 5 * STRETCH).reshape(-1, STRETCH)
+    assert (some == some[:, :1] + np.arange(STRETCH)).all()
+    assert len(some) == 5
+    assert some[0, 0] == 0
+    assert some[-1, -1] == ids[-1]
+    assert np.ptp(np.diff(some[:, 0])) <= 1
+    for whole in (0, len(ids), len(ids) + 1):
+        assert sampled(ids, whole) is ids
+    assert (sampled(ids[:100], 50) == ids[:100]).all()  # less than a stretch
 
 
 def test_sentence_windows_cover_every_sentence_once() -> None:

@@ -8,6 +8,7 @@ from helpers import FLOAT32, random_lightrnn
 from lightrnn.config import BootstrapConfig
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
+from lightrnn.text.windows import STRETCH
 from lightrnn.training.refinement import carried_over, refine
 from oracle import oracle_of
 
@@ -57,3 +58,18 @@ def test_matching_lowers_the_cost_and_reports_it(tiny: Corpus, solver: str, word
     assert done.bound is None if solver == "half" else done.cost_after >= done.bound >= 0
     assert done.moved == (done.table.codes != model.table.codes).any(axis=1).sum() > 0
     assert 0 < done.moved_tokens <= 1
+
+
+def test_words_that_a_sample_lacks_stay_with_their_row(tiny: Corpus) -> None:
+    V, words = len(tiny.vocabulary), np.asarray(tiny.split("train"))
+    model, ids = random_lightrnn(V=V), np.tile(words[words % 2 == 0], 4)
+    done = refine(model, ids, tiny.vocabulary, BootstrapConfig(refine="cluster", sample=STRETCH), seed=1)
+    assert len(np.unique(done.table.places)) == V
+    unseen = np.setdiff1d(np.arange(V), ids)
+    before, after = model.table.codes[unseen, 0], done.table.codes[unseen, 0]
+
+    def pairs_together(rows: np.ndarray) -> int:
+        return int(((before[:, None] == before) & (rows[:, None] == rows)).sum())
+
+    by_chance = [pairs_together(np.random.default_rng(seed).permutation(after)) for seed in range(20)]
+    assert pairs_together(after) > max(by_chance)

@@ -13,6 +13,7 @@ from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.vocabulary import Vocabulary
+from lightrnn.text.windows import STRETCH
 from lightrnn.training.word_sums import matching_costs, word_sums
 
 
@@ -78,3 +79,11 @@ def test_sums_leave_the_model_as_it_was_and_refuse_too_much(tiny: Corpus) -> Non
     assert model.training
     with pytest.raises(LightRNNError, match=r"word sums need .* GB"):
         word_sums(model, tiny.split("valid"), tiny.vocabulary, memory=100.0)
+
+
+def test_sums_of_a_sample_are_those_of_its_text(tiny: Corpus) -> None:
+    model, ids = random_lightrnn(V=len(tiny.vocabulary)), np.tile(tiny.split("train"), 3)
+    of_sample = word_sums(model, ids, tiny.vocabulary, sample=STRETCH)
+    by_hand = word_sums(model, ids[:STRETCH], tiny.vocabulary)
+    assert (of_sample.counts == by_hand.counts).all()
+    assert (of_sample.sums[0] == by_hand.sums[0]).all()

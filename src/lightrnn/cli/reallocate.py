@@ -36,6 +36,9 @@ def reallocate(
             "--clustering", metavar="auto|transport|bisection", help="How words are clustered; see `lightrnn train`."
         ),
     ] = "auto",
+    sample: Annotated[
+        int, typer.Option("--sample", min=0, help="Words of the text that a clustering reads; 0: all of it.")
+    ] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the clustering.")] = 1,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -58,7 +61,9 @@ def reallocate(
 
     if how == "none":
         raise LightRNNError(f"--refine must be {' or '.join(HOW)} here, got 'none'")
-    config = BootstrapConfig(refine=how, solver=solver, clustering=clustering)
+    config = BootstrapConfig(refine=how, solver=solver, clustering=clustering, sample=sample)
+    if sample and not REFINEMENTS[how].uses_clustering:
+        raise LightRNNError(f"--sample changes nothing with --refine {how}; leave it out")
     use_threads(threads)
     keep_memory()
     with replace_output(out, "model", inputs=[model, data], force=force) as stage:

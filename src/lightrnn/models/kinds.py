@@ -55,7 +55,8 @@ LIGHTRNN = Kind(
     settings=frozenset(
         {
             *("embedding_size", "components", "alone", "head", "rows", "tied", "output_bias", "word_bias"),
-            *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver", "clustering"),
+            *("start", "start_vectors", "forget_bias", "refine", "rounds", "round_share", "solver"),
+            *("clustering", "sample"),
         }
     ),
 )

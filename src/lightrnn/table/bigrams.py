@@ -195,10 +195,20 @@ def _blocks(ppmi: sparse.csr_matrix, what: str, progress: Progress) -> Iterator[
         progress(what, min(first + WORDS, size), size)
 
 
-def shrink(means: NDArray[np.float32], counts: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Means of few observations, drawn to the global mean by a prior count; in their own place."""
-    nowhere = np.zeros(len(means), np.int64)
-    return _drawn(means, counts / (counts + PRIOR), _average(means, np.maximum(counts, 1e-9)), nowhere)
+def shrink(
+    means: NDArray[np.float32], counts: NDArray[np.int64], groups: NDArray[np.int64] | None = None
+) -> NDArray[np.float32]:
+    """Means of few observations, drawn to the global mean by a prior count, or to that of their group (V,), which is
+    itself drawn to the global one; in their own place."""
+    typical = _average(means, np.maximum(counts, 1e-9))
+    if groups is None:
+        groups = np.zeros(len(means), np.int64)
+    else:
+        totals = np.bincount(groups, weights=counts)
+        sums = np.zeros((len(totals), means.shape[1]))
+        add_rows(means, counts, np.arange(len(means)), groups, sums)
+        typical = (sums + PRIOR * typical) / (totals + PRIOR)[:, None]
+    return _drawn(means, counts / (counts + PRIOR), typical, groups)
 
 
 def _average(vectors: NDArray[np.float32], weights: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,14 +19,14 @@ from .streaming import sampled_prices
 from .transport import transport
 
 PASSES = 5  # of bids by all words, fewer once they gain little
-GAIN = 3e-3  # of the distances; a pass that gains less is the last
+GAIN = 1e-2  # of the distances; a pass that gains less is the last
 TOLERANCE, PHASES = 1e-2, 4  # of the auction
 PRICED, PRICE_TOLERANCE = 8, 1e-2  # words a value in the sample that gives the first prices
 LEARNING = 3  # passes over a sample of the groups …
 SAMPLE = 100_000  # … with so many words, or a little more …
 EXCHANGES = 3  # … and then over all of them
 EXCHANGED = 1024  # values that are given anew together
-EXCHANGE_TOLERANCE = 1e-3
+EXCHANGE_TOLERANCE = 5e-3
 
 
 def polish(

@@ -14,6 +14,7 @@ from .spelling import Codes, Ids, Spelling
 from .vocabulary import Vocabulary
 
 POOL = 100  # batches of sentences that are sorted by length together
+STRETCH = 4096  # words that are taken together into a sample of a text
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,14 @@ def stream_windows(
         codes = np.stack([stream.piece(front, start + begin, start + stop) for start in starts])
         tokens = int(spelling.starts_word(codes[:, spelling.most :]).sum())
         yield Window(codes, None, begin == 0, tokens)
+
+
+def sampled(ids: Ids, words: int) -> Ids:
+    """About so many words of a text, in stretches at equal distances; 0, or more than it has: all of it."""
+    if not 0 < words < len(ids):
+        return ids
+    begins = np.linspace(0, max(len(ids) - STRETCH, 0), -(-words // STRETCH)).astype(np.int64)
+    return np.concatenate([ids[begin : begin + STRETCH] for begin in begins.tolist()])
 
 
 def sentence_bounds(ids: Ids, eos: int) -> NDArray[np.int64]:

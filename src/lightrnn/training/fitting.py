@@ -114,6 +114,7 @@ def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None
         "rounds": refine * (refinement is None),
         "round_share": refine * (refinement is None),
         "solver": refine * (refinement is None or not refinement.uses_solver),
+        "sample": refine * (not clusters),
         "clustering": (origin or "--start random" * (bootstrap.start == "random")) * (not clusters),
     }
     for name, value in chosen.items():

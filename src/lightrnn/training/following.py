@@ -55,5 +55,5 @@ def follow(corpus: Corpus, device: torch.device | None = None, run: Run | None =
         else:
             assert what == "word sums"
             assert run is not None
-            model = cast(LightRNN, run.trainer.model)
+            model = cast(LightRNN, run.trainer.result)
             word_sums(model, run.trainer.train, corpus.vocabulary, **settings)

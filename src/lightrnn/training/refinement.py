@@ -66,7 +66,7 @@ class FindTable(Protocol):
 @dataclass(frozen=True)
 class Refinement:
     """A refinement of the table; restarts: whether the weights start afresh on the table that it finds; uses_solver
-    and uses_clustering: whether `config.solver` and `config.clustering` mean something to it."""
+    and uses_clustering: whether `config.solver`, or `config.clustering` and `config.sample`, mean something to it."""
 
     find: FindTable
     restarts: bool
@@ -98,12 +98,14 @@ def _cluster(
     model: LightRNN, ids: Ids, vocabulary: Vocabulary, config: BootstrapConfig, seed: int, progress: Progress, /
 ) -> NextTable:
     refuse_clustering_beyond_memory(len(model.table.sharing), model.table.shared.shape, config.clustering)
-    sums = word_sums(model, ids, vocabulary, components=1, progress=progress)
-    counts, states = sums.counts, shrink(mean_states(sums), sums.counts)
+    sums = word_sums(model, ids, vocabulary, components=1, sample=config.sample, progress=progress)
+    old, way, counts = model.table, config.clustering, sums.counts
+    rows = old.shared.codes[:, 0] if config.sample else None
+    states = shrink(mean_states(sums), counts, rows)
     del sums
-    old, way = model.table, config.clustering
+    weights = root_counts(vocabulary.counts[old.sharing] if config.sample else counts)
     shape = old.shared.shape
-    found = cluster(states, root_counts(counts), shape, way=way, seed=seed, in_place=True, progress=progress)
+    found = cluster(states, weights, shape, way=way, seed=seed, in_place=True, progress=progress)
     return NextTable(old.with_shared(WordTable(found.codes, shape)))
 
 

@@ -25,7 +25,7 @@ from ..runtime import Progress, silent
 from ..table.costs import Words
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from ..text.windows import text_windows
+from ..text.windows import sampled, text_windows
 from .trainer import start_state
 
 BATCH_SIZE = 64
@@ -52,10 +52,12 @@ def word_sums(
     *,
     components: int | None = None,
     for_matching: bool = False,
+    sample: int = 0,
     memory: float = MEMORY,
     progress: Progress = silent,
 ) -> WordSums:
-    """One pass over a text as training reads it, dropout off; sums for the first `components` (default: all).
+    """One pass over a text as training reads it, or over a sample of so many of its words, dropout off; sums for the
+    first `components` (default: all).
 
     A matching needs no more than scores, so for one these are summed where they are narrower than the states. Sums are
     kept in double precision where the memory allows, for the sake of very frequent words, else in single. Where several
@@ -74,7 +76,8 @@ def word_sums(
             "are allowed; use a smaller vocabulary or fewer units"
         )
     processes = here()
-    processes.call("word sums", components=components, for_matching=for_matching, memory=memory)
+    processes.call("word sums", components=components, for_matching=for_matching, sample=sample, memory=memory)
+    ids = sampled(ids, sample)
     device = model.codes.device
     precision = torch.float64 if 2 * needed <= memory else torch.float32
     sums = [torch.zeros(size, width, dtype=precision, device=device) for width in widths]
