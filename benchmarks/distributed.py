@@ -11,8 +11,9 @@ and of two that know nothing of each other, together: the last is what the machi
 
 Part `hosts`: two network namespaces, each a host of one process, joined by a veth pair whose rate `tc … tbf` limits:
 words/s without a limit and with, the share that is kept, and the bytes that go over the wire in a step (both ways, as
-the interface counts them), for LightRNN, the hierarchical and the full softmax, with and without --local-steps. Beside
-each stands what the model of docs/scale.md predicts. Namespaces need root and the programs `ip` and `tc`; where they
+the interface counts them), for LightRNN, the hierarchical and the full softmax, with and without --local-steps (which
+keep a share of the speed that there is without a limit and without them). Beside each stands what the model of
+docs/scale.md predicts. Namespaces need root and the programs `ip` and `tc`; where they
 cannot be made, the part is skipped and says why. They are removed at the end.
 """
 
@@ -28,7 +29,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ CPU = torch.device("cpu")
 NO_LIMIT = "none"
 UNITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}
 INTERFACE = "lrnn"  # in each namespace
+WARM_UP = 3  # steps, or as many as fit into a fifth of the seconds
+SLOW = 10.0  # seconds: a model whose steps take longer is measured with --local-steps on the slowest network only
 Facts = dict[str, Any]
 
 
@@ -50,7 +52,7 @@ Facts = dict[str, Any]
 
 
 def worker(task: Facts) -> Facts:
-    """Steps for so many seconds, after three that are not counted; words/s of the whole batch, and bytes a step."""
+    """Steps for so many seconds, after some that are not counted; words/s of the whole batch, and bytes a step."""
     os.sched_setaffinity(0, {task["core"]})
     use_threads(1)
     keep_memory()
@@ -59,9 +61,13 @@ def worker(task: Facts) -> Facts:
     with joined(CPU) as processes:
         torch.manual_seed(1)
         events = iter(trainer_of(vocabulary, fields).run())
-        list(islice(events, 3))
+        begin = time.perf_counter()
+        for _ in range(WARM_UP):
+            next(events)
+            if not processes.told(time.perf_counter() - begin < task["seconds"] / 5):
+                break
         before, start, words, steps = wire_bytes(), time.perf_counter(), 0, 0
-        while processes.told(time.perf_counter() - start < task["seconds"] or steps % task["round"] > 0):
+        while processes.told(time.perf_counter() - start < task["seconds"] or steps % task["round"] > 0 or not steps):
             words += next(events).tokens  # type: ignore[union-attr]
             steps += 1
         seconds = time.perf_counter() - start
@@ -186,7 +192,7 @@ def why_not() -> str:
     return ""
 
 
-def compare_hosts(tasks: dict[str, Facts], rates: list[str], cores: list[int]) -> None:
+def compare_hosts(tasks: dict[str, Facts], rates: list[str], steps: int, cores: list[int]) -> None:
     if reason := why_not():
         print(f"two hosts: skipped, {reason}")
         return
@@ -195,22 +201,30 @@ def compare_hosts(tasks: dict[str, Facts], rates: list[str], cores: list[int]) -
     )
     with two_hosts() as hosts:
         for name, task in tasks.items():
-            free = 0.0
-            for rate in (NO_LIMIT, *rates):
+            limit(hosts, NO_LIMIT)
+            free = over(hosts, task, cores)
+            _tell(name, NO_LIMIT, free, free)
+            for rate in rates:
                 limit(hosts, rate)
-                facts = over(hosts, task, cores)
-                if rate == NO_LIMIT:
-                    free = facts["words_per_second"]
-                    step, size = facts["step"], facts["bytes"]
-                    expected = ""
-                else:  # what a host sends is half of what it sends and receives
-                    expected = f"  predicted {step / (step + size / 2 * 8 / bits_per_second(rate)):5.2f}"
-                kept = facts["words_per_second"] / free
-                print(
-                    f"  {name:34} {rate:>8} {facts['words_per_second']:10,.0f} words/s  kept {kept:5.2f}{expected:18}"
-                    f"  {human_bytes(int(facts['bytes'])):>9} a step of {facts['step']:.3f} s",
-                    flush=True,
-                )
+                _tell(name, rate, over(hosts, task, cores), free)
+            for rate in rates[-1:] if free["step"] > SLOW else rates:
+                limit(hosts, rate)
+                local = {"fields": task["fields"] | {"local_steps": steps}, "round": steps}
+                _tell(f"{name}, {steps} local", rate, over(hosts, task | local, cores), free)
+
+
+def _tell(name: str, rate: str, facts: Facts, free: Facts) -> None:
+    """One line; what a host sends is half of what it sends and receives."""
+    expected = ""
+    if rate != NO_LIMIT:
+        sending = facts["bytes"] / 2 * 8 / bits_per_second(rate)
+        expected = f"  predicted {free['step'] / (free['step'] + sending):5.2f}"
+    kept = facts["words_per_second"] / free["words_per_second"]
+    print(
+        f"  {name:34} {rate:>8} {facts['words_per_second']:10,.0f} words/s  kept {kept:5.2f}{expected:18}"
+        f"  {human_bytes(int(facts['bytes'])):>9} a step of {facts['step']:.3f} s",
+        flush=True,
+    )
 
 
 def over(hosts: list[str], task: Facts, cores: list[int]) -> Facts:
@@ -258,11 +272,8 @@ def main() -> None:
     if "processes" in arguments.parts:
         compare_processes(base | {"fields": fields[f"lightrnn {arguments.units}"]}, cores, arguments.repeats)
     if "hosts" in arguments.parts:
-        steps, tasks = arguments.local_steps, {}
-        for name, chosen in fields.items():
-            tasks[name] = base | {"fields": chosen}
-            tasks[f"{name}, {steps} local"] = base | {"fields": chosen | {"local_steps": steps}, "round": steps}
-        compare_hosts(tasks, arguments.rates, cores)
+        tasks = {name: base | {"fields": chosen} for name, chosen in fields.items()}
+        compare_hosts(tasks, arguments.rates, arguments.local_steps, cores)
 
 
 if __name__ == "__main__":

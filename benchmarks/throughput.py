@@ -87,7 +87,8 @@ def trainer_of(vocabulary: Vocabulary, fields: Facts) -> Trainer:
     recipe = Recipe().override(fields)
     config, training, size = recipe.model, recipe.training, len(vocabulary)
     alone = words_alone(vocabulary.counts, config.alone)
-    table = WordTable.random(size, config.components, seed=1, alone=alone) if KINDS[config.model].has_table else None
+    has_table = KINDS[config.model].has_table
+    table = WordTable.random(size, config.components, config.rows, seed=1, alone=alone) if has_table else None
     model = build(config, vocabulary, table, seed=1)
     text = zipf_text(size, WINDOWS * training.batch_size * training.window)
     return Trainer(model, training, text, text[:0], vocabulary)
@@ -96,7 +97,8 @@ def trainer_of(vocabulary: Vocabulary, fields: Facts) -> Trainer:
 def with_words_alone(size: int, units: int) -> Facts:
     """As the recipes have it."""
     alone = min(ALONE, size // 5)
-    return {"alone": alone, "head": min(HEAD, alone // 2), "tied": True, "embedding_size": units // 4}
+    found: Facts = {"alone": alone, "head": min(HEAD, alone // 2), "tied": True, "embedding_size": units // 4}
+    return found | {"rows": "auto", "word_bias": True}
 
 
 def with_cutoffs(trainer: Trainer, cutoffs: list[int], divisor: float, vocabulary: Vocabulary, units: int) -> Trainer:

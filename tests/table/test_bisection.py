@@ -170,6 +170,17 @@ def test_an_auction_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert (polish(vectors, weights, groups, halved, 20) == halved).all()
 
 
+def test_an_auction_that_ends_too_late_gives_what_coarser_bids_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = np.random.default_rng(2).random((60, 4)).astype(np.float32)
+    bids = np.tile(np.arange(4, dtype=np.int32), (60, 1)), np.zeros(60, np.int32), np.arange(0, 61, 15)[None]
+    coarse = bidding.auction(costs, *bids, np.zeros((1, 4)), epsilon=0.05, phases=1)
+    phase = bidding._phase
+    monkeypatch.setattr(bidding, "_phase", lambda *given: given[5] > 0.04 and phase(*given))
+    assert bidding.auction(costs, *bids, np.zeros((1, 4)), epsilon=0.01, phases=1) is None
+    found = bidding.auction(costs, *bids, np.zeros((1, 4)), epsilon=0.01, phases=2)
+    assert (found == coarse).all()
+
+
 def test_vectors_do_not_depend_on_how_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = grouped_stream(classes=9, members=9, words=5_000)
     counts = np.bincount(ids, minlength=81)

@@ -123,14 +123,17 @@ def auction(
     """(V,): one of its candidates for every word, at about the least cost, every bin full; None if it takes too long.
 
     costs (V, k); group (V,) of each word; firsts (G, n + 1): bin (g, i) has room for firsts[g, i + 1] - firsts[g, i]
-    words, all of them for V; prices (G, n): where the bids begin, changed to where they end. ε ends at `epsilon`.
+    words, all of them for V; prices (G, n): where the bids begin, changed to where they end. ε ends at `epsilon`, or
+    where many words are alike and outbid each other by ever less, at the last one that did not take too long.
     """
-    chosen = np.empty(len(costs), np.int64)
+    found = None
     for phase in range(phases - 1, -1, -1):
+        chosen = np.empty(len(costs), np.int64)
         if not _phase(costs, candidates, group, firsts, prices, epsilon * SHRINK**phase, chosen):
-            return None
+            break
         prices -= prices.min()
-    return chosen
+        found = chosen
+    return found
 
 
 @njit(cache=True, nogil=True)
