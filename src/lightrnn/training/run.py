@@ -25,6 +25,7 @@ from ..text.corpus import Corpus
 from .clock import Clock
 from .fitting import check_rounds, round_budget
 from .refinement import NextTable
+from .snapshot import restore, tensors_of
 from .trainer import POSITION, Trainer, Validated
 
 SAVED_FIELDS = ("round", "best_perplexity", "words", "steps")  # of a Run, beside its trainer and its clock
@@ -123,7 +124,7 @@ def new_trainer(model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_num
 
 def save(run: Run) -> None:
     """All that is needed to go on; asked of all processes that train together, and written by one."""
-    tensors = run.trainer.tensors()
+    tensors = tensors_of(run.trainer)
     if run.folder is not None:
         save_training(run.folder, tensors, _facts(run))
 
@@ -202,7 +203,7 @@ def _rebuilt(
         corpus.vocabulary,
         clock,
     )
-    trainer.restore(tensors, position)
+    restore(trainer, tensors, position)
     kept = {name: facts[name] for name in SAVED_FIELDS}
     return Run(recipe, corpus, None, trainer, clock, **kept, saved_by=facts.get("processes", 1))
 
@@ -213,7 +214,7 @@ def publish(run: Run, tensors: dict[str, Tensor] | None = None) -> None:
     if processes.size > 1:
         processes.call("run", facts=_facts(run))
         counts = torch.from_numpy(run.corpus.vocabulary.counts)
-        processes.sent({"counts": counts, **(tensors or run.trainer.tensors())})
+        processes.sent({"counts": counts, **(tensors or tensors_of(run.trainer))})
 
 
 def received(corpus: Corpus, facts: dict[str, Any], device: torch.device | None) -> Run:
