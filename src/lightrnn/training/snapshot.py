@@ -54,6 +54,7 @@ def restore(trainer: Trainer, tensors: dict[str, Tensor], position: dict[str, An
     if trainer.device.type == "cuda" and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"], trainer.device)
     trainer.position = Position(**{field.name: position[field.name] for field in fields(Position)})
+    trainer.catch_up()
 
 
 def _weights(trainer: Trainer) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import cos, exp, isfinite, pi
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from ..config import TrainingConfig
 from ..inference.evaluation import Evaluation
 from ..inference.passes import evaluate
 from ..models.base import RecurrentModel, State
+from ..models.lightrnn import LightRNN
 from ..processes import here
 from ..text.rare import with_unknown
 from ..text.spelling import Ids
@@ -34,6 +35,7 @@ from .averaging import Average
 from .clock import Clock
 from .exchange import add_gradients, average, fill_gradients, refuse_sparse_on_cuda
 from .row_adam import RowAdam
+from .teaching import Lessons, Teacher
 
 LOWER_RATE = "start again, or go on from the best model with --init, at a lower --learning-rate"
 
@@ -101,6 +103,7 @@ class Trainer:
         valid: Ids,
         vocabulary: Vocabulary,
         clock: Clock | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         self.model = model
         self.config = config
@@ -117,6 +120,15 @@ class Trainer:
         self.clock = clock or Clock()
         self.position = Position(began=self.clock.training)
         self.carried: State | None = None
+        self.lessons = self._lessons(teacher) if teacher and config.teacher_share else None
+
+    def _lessons(self, teacher: Teacher) -> Lessons:
+        """Windows of a stream are the same in every epoch, unless words are read as unknown at random."""
+        read = with_unknown(self.train, self.vocabulary, self.config.unk_rate, np.random.default_rng(0))
+        is_same = read is self.train and self.vocabulary.rules.convention == "stream"
+        repeated = is_same * len(self.train) // self.processes.size
+        student = cast(LightRNN, self.model)
+        return Lessons(teacher, student, self.vocabulary, self.config.teacher_share, repeated)
 
     @property
     def result(self) -> RecurrentModel:
@@ -192,6 +204,16 @@ class Trainer:
         text = with_unknown(self.train, self.vocabulary, self.config.unk_rate, order)
         return text_windows(text, self.vocabulary, self.model.spelling, *shape, order, skip)
 
+    def catch_up(self) -> None:
+        """Where the run goes on from its position, the teacher reads again what it had read of this epoch."""
+
+        def own_windows(skip: int) -> Iterator[Window]:
+            for window in self.windows(self.position.epoch, skip):
+                yield window.part(self.processes.share(len(window.codes)).tracks)
+
+        if self.lessons:
+            self.lessons.catch_up(own_windows, self.position.batch)
+
     def _timed_batch(self, window: Window) -> Batch:
         with self.clock.on("training"):
             nats = self.train_step(window)
@@ -222,21 +244,22 @@ class Trainer:
         self.clock.training = self.processes.told(self.clock.training)
 
     def train_step(self, window: Window) -> float:
-        """One mini-batch: forward, backward, clip, step. Returns the loss in nats, summed over the words."""
+        """One mini-batch: forward, backward, clip, step. Returns the text's loss in nats, summed over the words."""
         self.model.train()
         self.model.drop(self.epochs_done >= self.config.dropout_from)
         self.model.share = share = self.processes.share(len(window.codes))
         own = window.part(share.tracks)
-        codes = torch.from_numpy(own.codes).to(self.device)
         before = start_state(self.model, own) if own.starts else self.carried
         with self._mixed_precision():
-            losses, state = self.model.losses(codes, before)  # (B, S)
-        if own.mask is not None:
-            losses = losses * torch.from_numpy(own.mask).to(self.device)
-        by_word = losses.view(len(codes), -1, self.model.spelling.each).sum(dim=-1)  # where all have as many codes
-        nats = by_word.sum() * share.weight
+            if self.lessons:
+                losses, taught, state = self.lessons.losses(own, self.position.batch, before)  # (B, S) each
+            else:
+                losses, state = self.model.losses(torch.from_numpy(own.codes).to(self.device), before)  # (B, S)
+                taught = losses
+        nats = self._summed(losses, own) * share.weight
+        minimised = nats if taught is losses else self._summed(taught, own) * share.weight
         self.model.zero_grad()
-        torch.autograd.backward(nats / (share.size if self.is_local else share.of))
+        torch.autograd.backward(minimised / (share.size if self.is_local else share.of))
         nats, norm = self._clipped(nats)
         if not (isfinite(nats.item()) and isfinite(norm.item())):
             raise self.processes.error(
@@ -249,6 +272,13 @@ class Trainer:
             optimizer.step()
         self.carried = tuple(tensor.detach() for tensor in state)
         return float(nats.item())
+
+    def _summed(self, losses: Tensor, window: Window) -> Tensor:
+        """The losses of a window's codes, (B, S), without those of padding: scalar."""
+        if window.mask is not None:
+            losses = losses * torch.from_numpy(window.mask).to(self.device)
+        by_word = losses.view(len(losses), -1, self.model.spelling.each).sum(dim=-1)  # where all have as many codes
+        return by_word.sum()
 
     def _clipped(self, nats: Tensor) -> tuple[Tensor, Tensor]:
         """Clip the gradients, of all processes or with --local-steps each its own; returns the loss of all, and the
