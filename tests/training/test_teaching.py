@@ -16,6 +16,7 @@ from lightrnn.inference.loading import load, save_mix
 from lightrnn.models.checkpoint import load_lightrnn
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.packed.model import write
+from lightrnn.processes import Processes, ToldElsewhere
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
@@ -334,3 +335,24 @@ def test_students_that_cannot_be_taught_are_refused(tiny: Corpus, large: Path, t
     one, other = (random_lightrnn(V=V, alone=1, seed=seed) for seed in (0, 1))
     with pytest.raises(LightRNNError, match="no word stands alone in both"):
         Lessons(teacher_of([other], vocabulary_of(V)), one, vocabulary_of(V), SHARE)
+
+
+class _Two(Processes):
+    """The second of two processes, of which the first has nothing to tell."""
+
+    rank, size = 1, 2
+
+    def heard(self, value: Any) -> list[Any]:
+        return [["host1", ""], value]
+
+
+def test_a_host_without_the_teacher_is_named_once(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the first process: the others end without a word."""
+    monkeypatch.setattr(teaching, "here", _Two)
+    facts = Teacher.load(large).facts
+    found = teaching.teacher_of_all(facts, None)
+    assert found is not None
+    assert teaching.teacher_of_all(facts, found) is found
+    with pytest.raises(ToldElsewhere, match=r"nowhere does not exist.* \(process 1, on "):
+        teaching.teacher_of_all(facts | {"path": str(tmp_path / "nowhere")}, None)
+    assert teaching.teacher_of_all(None, None) is None

@@ -9,7 +9,9 @@ With o(w) the outcome that word w is, P(w) = p(o(w)) · P(w | o(w)), and a share
 the teacher (Hinton et al., 2015):
 
     loss(w) = -(1 - a) · log p(o(w)) - a · Σ_o q(o) · log p(o) - log P(w | o(w))
+            = -log P(w) - a · Σ_o (q(o) - [o = o(w)]) · s(o)
 
+with s the scores of which p is the softmax: its normaliser cancels out, so that no softmax of the student is added.
 What is among the others, and columns, the student learns from the text alone.
 
 The teacher reads along: the student's codes are put together to words, and the words that ended in a window are what
@@ -187,10 +189,11 @@ class Lessons:
         where = (targets.flatten() < student.shape[0]).nonzero().squeeze(1)  # (P,)
         scores = student.first_scores(features.flatten(0, 1)[where])  # (P, n)
         losses = -student.scored(codes, features, scores).float().squeeze(-1)
-        log_p = self._outcomes(scores).float().log_softmax(dim=-1)  # (P, M+1)
-        of_text = log_p.gather(1, self._outcome_of[targets.flatten()[where]][:, None]).squeeze(1)
-        of_teacher = (self._taught(window, number) * log_p).sum(dim=-1)
-        taught = losses.flatten().index_add(0, where, self._share * (of_text - of_teacher))
+        outcomes = self._outcome_of[targets.flatten()[where]][:, None]
+        beyond = self._taught(window, number)  # q, and q less what the text says: (P, M+1)
+        beyond.scatter_add_(1, outcomes, beyond.new_full(outcomes.shape, -1.0))
+        lesson = (beyond * self._outcomes(scores).float()).sum(dim=-1)
+        taught = losses.flatten().index_add(0, where, -self._share * lesson)
         return losses, taught.view_as(losses), after
 
     def catch_up(self, windows: Callable[[int], Iterator[Window]], number: int) -> None:
