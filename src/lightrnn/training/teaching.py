@@ -190,18 +190,21 @@ class Lessons:
         scores = student.first_scores(features.flatten(0, 1)[where])  # (P, n)
         losses = -student.scored(codes, features, scores).float().squeeze(-1)
         outcomes = self._outcome_of[targets.flatten()[where]][:, None]
-        beyond = self._taught(window, number)  # q, and q less what the text says: (P, M+1)
+        beyond = self._taught(window, number)  # q, from which what the text says is taken: (P, M+1)
         beyond.scatter_add_(1, outcomes, beyond.new_full(outcomes.shape, -1.0))
         lesson = (beyond * self._outcomes(scores).float()).sum(dim=-1)
         taught = losses.flatten().index_add(0, where, -self._share * lesson)
         return losses, taught.view_as(losses), after
 
     def catch_up(self, windows: Callable[[int], Iterator[Window]], number: int) -> None:
-        """Read the windows before window `number` of an epoch again, from the last on that started; windows: those of
-        the epoch from a number on."""
-        first = max((at for at, window in enumerate(islice(windows(0), number)) if window.starts), default=0)
-        for at, window in enumerate(islice(windows(first), number - first), first):
-            self._features(window, at)
+        """Read again what window `number` of an epoch goes on from, or is to be kept: the windows before it, from the
+        last on that started; windows: those of the epoch from a number on."""
+        starts = [window.starts for window in islice(windows(0), number + 1)]
+        goes_on = len(starts) > number and not starts[number]
+        if goes_on or (self._keeps and number):
+            first = max(at for at in range(number) if starts[at])
+            for at, window in enumerate(islice(windows(first), number - first), first):
+                self._features(window, at)
 
     @torch.no_grad()
     def _taught(self, window: Window, number: int) -> Tensor:
