@@ -19,6 +19,7 @@ from lightrnn.training.bootstrap import Event, begin, go_on
 from lightrnn.training.fitting import fitted
 from lightrnn.training.following import follow
 from lightrnn.training.run import Run
+from lightrnn.training.teaching import Teacher
 from lightrnn.training.trainer import Batch
 
 CPU = torch.device("cpu")
@@ -33,6 +34,7 @@ CASES: dict[str, dict[str, Any]] = {
     "blackout": SMALL | {"model": "blackout", "blackout_samples": 20, "epochs": 0.3},
     "adaptive": SMALL | {"model": "adaptive", "tied": True, "epochs": 0.3, "bigram_vectors": True},
     "meeting": SMALL | {"optimizer": "sgd", "learning_rate": 0.3, "clip_norm": 1e6, "batch_size": 6, "epochs": 0.5},
+    "taught": SMALL | {"layers": 2, "refine": "matching", "round_share": 0.4, "alone": 9, "head": 6},
     "local": SMALL | {"local_steps": 4, "validate_every": 30, "epochs": 3.0, "learning_rate": 0.02},
 }
 
@@ -47,12 +49,13 @@ def run_case(data: Path, case: str, out: Path, leads: bool) -> None:
     """Train in `out` and write the losses beside it, or follow who does.
 
     In the case `meeting` weights are averaged after every mini-batch, in place of gradients being added up: with plain
-    SGD, equal shares and no clipping that is the same.
+    SGD, equal shares and no clipping that is the same. In the case `taught` the model beside the data is the teacher.
     """
     corpus, losses = Corpus.load(data, verify=False), []
     if leads:
         out.mkdir()
-        run = begin(corpus, recipe_of(case, corpus), out, device=CPU)
+        teacher = Teacher.load(data.parent / "teacher") if case == "taught" else None
+        run = begin(corpus, recipe_of(case, corpus), out, teacher=teacher, device=CPU)
     else:
         run = follow(corpus, CPU)
 

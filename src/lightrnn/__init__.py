@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .text.vocabulary import Vocabulary
     from .training.bootstrap import resume, train
     from .training.starts import Start, choose_start
+    from .training.teaching import Teacher
 
 __version__ = "0.3.0"
 
@@ -55,6 +56,7 @@ _PLACES = {
     "text.vocabulary": ("Vocabulary",),
     "training.bootstrap": ("resume", "train"),
     "training.starts": ("Start", "choose_start"),
+    "training.teaching": ("Teacher",),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 _OPEN = {"decoders": "inference.decoders", "kenlm": "inference.kenlm"}  # modules that are used as a whole
@@ -73,6 +75,7 @@ __all__ = [
     "NGram",
     "Recipe",
     "Start",
+    "Teacher",
     "TextRules",
     "TrainingConfig",
     "Vocabulary",

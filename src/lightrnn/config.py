@@ -204,6 +204,12 @@ class TrainingConfig(Settings):
         least=0.0,
         most=1.0,
     )
+    teacher_share: float = setting(
+        0.5,
+        "with a teacher: its part in the loss of what it teaches, the rest being the text's; 0: as without",
+        least=0.0,
+        most=1.0,
+    )
     local_steps: int = setting(
         1,
         "with several processes: mini-batches between two exchanges, in which each trains by itself, and after which "

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import SMALL, Call, Refusal, World, flip_bit, hidden, refused, set_fields, snapshot
+from helpers import SMALL, Call, Refusal, World, flip_bit, hidden, refused, set_fields, snapshot, train_small
 from lightrnn.config import BootstrapConfig, ModelConfig, option_name
+from lightrnn.inference.loading import save_mix
 from lightrnn.models.checkpoint import load_model, load_training, save_model
 from lightrnn.models.folder import read_config
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.registry import KINDS
 from lightrnn.table.word_table import WordTable
-from lightrnn.text.corpus import prepare
+from lightrnn.text.corpus import Corpus, prepare
 
 # --- the recipe
 
@@ -197,6 +198,74 @@ def test_init_with_another_shape(refuse: Refusal, world: World, option: str, val
 
 def test_init_and_data_of_another_vocabulary(refuse: Refusal, world: World) -> None:
     assert "another vocabulary" in refuse("train", world.other_data, "--init", world.model, "-o", "out", *SMALL)
+
+
+# --- --teacher
+
+
+@pytest.fixture(scope="module")
+def teacher(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model in which words stand alone."""
+    return train_small(Corpus.load(world.data), tmp_path_factory.mktemp("teacher") / "teacher", alone=9, head=5)
+
+
+def test_a_teacher_of_other_words(refuse: Refusal, world: World, teacher: Path) -> None:
+    message = refuse("train", world.other_data, "--teacher", teacher, "-o", "out", *SMALL)
+    assert "teacher has other words than the data" in message
+    assert "prepare the text with --vocab" in message
+
+
+@pytest.mark.parametrize("kind", ["model", "opponent", "n-gram", "cache", "nowhere"])
+def test_models_that_cannot_teach(
+    call: Call, refuse: Refusal, world: World, teacher: Path, tmp_path: Path, kind: str
+) -> None:
+    paths = {"model": world.model, "opponent": world.opponent, "n-gram": tmp_path / "kn.arpa"}
+    paths |= {"cache": tmp_path / "mix", "nowhere": tmp_path / "nowhere"}
+    if kind == "n-gram":
+        assert call("ngram", world.data, "-o", paths[kind]).code == 0
+    if kind == "cache":
+        save_mix(paths[kind], [teacher, "cache:50"], [0.5, 0.5])
+    told = dict.fromkeys(paths, "is no LightRNN or mix of LightRNNs, which a teacher must be") | {
+        "model": "no words stand alone, which a teacher needs; train one with --alone auto",
+        "nowhere": "nowhere does not exist",
+    }
+    assert told[kind] in refuse("train", world.data, "--teacher", paths[kind], "-o", "out", *SMALL)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--teacher", "TEACHER", "--alone", "0"), "give it --alone N or auto"),
+        (("--teacher", "TEACHER", "--model", "hsm"), "--teacher is for LightRNNs"),
+        (("--teacher", "TEACHER", "--teacher-share", "1.5"), "--teacher-share"),
+        (("--teacher-share", "0.5"), "--teacher-share changes nothing without --teacher"),
+    ],
+)
+def test_a_teacher_and_what_does_not_go_with_it(
+    refuse: Refusal, world: World, teacher: Path, options: tuple[str, ...], told: str
+) -> None:
+    given = [str(teacher) if option == "TEACHER" else option for option in options]
+    assert told in refuse("train", world.data, "-o", "out", "--epochs", "1", *given)
+
+
+def test_a_teacher_is_not_replaced_by_its_student(refuse: Refusal, world: World, model: Path) -> None:
+    assert str(model) in refuse("train", world.data, "--teacher", model, "-o", model, "--force", *SMALL)
+
+
+def test_resume_has_its_own_teacher(call: Call, refuse: Refusal, world: World, teacher: Path, tmp_path: Path) -> None:
+    shutil.copytree(teacher, tmp_path / "teacher")
+    started = call("train", world.data, "-o", "m", "--teacher", "teacher", "--alone", "9", *SMALL)
+    assert "taught by teacher" in started.err
+    resume = ("train", world.data, "-o", "m", "--resume", "--epochs", "2")
+    assert "--teacher cannot be used with --resume" in refuse(*resume, "--teacher", "teacher")
+    assert "--teacher-share cannot change on --resume" in refuse(*resume, "--teacher-share", "0.9")
+    (tmp_path / "teacher").rename(tmp_path / "away")
+    assert "learns from a teacher that cannot be read" in refuse(*resume)
+    shutil.copytree(world.model, tmp_path / "teacher")
+    assert "learns from a teacher that cannot be read" in refuse(*resume)
+    shutil.rmtree(tmp_path / "teacher")
+    (tmp_path / "away").rename(tmp_path / "teacher")
+    assert call(*resume).code == 0
 
 
 def test_prepared_data_and_a_validation_text(refuse: Refusal, world: World) -> None:

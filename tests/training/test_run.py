@@ -55,6 +55,8 @@ def test_a_run_of_version_0_1_0_goes_on(before: Path) -> None:
         lambda f: f.update(metrics_bytes=-5),
         lambda f: f.update(metrics_bytes=None),
         lambda f: f.update(data=5),
+        lambda f: f.update(teacher="large"),
+        lambda f: f.update(teacher={"path": "large", "digest": "5"}),
         lambda f: f["recipe"].update(model=[]),
         lambda f: f["recipe"]["model"].update(hidden_size=5),
         lambda f: f["recipe"]["training"].update(batch_size=3),

@@ -17,30 +17,31 @@ import numpy as np
 import pytest
 
 import together_runs
-from helpers import CPU, Result, made_up_text, metrics, outcome_of, refused, run_here, started, wait_for
+from helpers import CPU, Result, made_up_text, metrics, outcome_of, refused, run_here, started, train_small, wait_for
 from lightrnn import processes
 from lightrnn.errors import LightRNNError
 from lightrnn.models.checkpoint import load_lightrnn
 from lightrnn.processes import Processes, here, joined
-from lightrnn.text.corpus import prepare
+from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
 from lightrnn.training.following import load_alike
 from together_runs import CASES, run_case
 
-STREAM = ("cluster", "matching", "gru", "sigmoid", "hsm", "blackout", "adaptive", "meeting", "again", "local")
-SENTENCE = ("cluster", "matching")
+STREAM = ("cluster", "matching", "gru", "sigmoid", "hsm", "blackout", "adaptive", "meeting", "taught", "again", "local")
+SENTENCE = ("cluster", "matching", "taught")
 CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the data folders `stream` and `sentence`, 900 words over some 30."""
+    """A folder with the data folders `stream` and `sentence`, 900 words over some 30, and a teacher for either."""
     folder = tmp_path_factory.mktemp("together")
     for split, words in (("train", 900), ("valid", 150)):
         (folder / f"{split}.txt").write_text(made_up_text(words, 30, seed=len(split)), encoding="utf-8")
     for convention in ("stream", "sentence"):
         texts = {"train": folder / "train.txt", "valid": folder / "valid.txt"}
         prepare(out=folder / convention, rules=TextRules(convention=convention), **texts)
+    train_small(Corpus.load(folder / "stream"), folder / "teacher", alone=12, hidden_size=20)
     return folder
 
 
@@ -179,7 +180,8 @@ def options_of(case: str) -> list[object]:
 def survives(kills: int, models: Models, data: Path, folder: Path, case: str = "cluster") -> None:
     """A run of which a random process is killed so often at random moments, against one that nobody disturbed."""
     moments, state = random.Random(1611), folder / "killed" / "training.safetensors"
-    arguments = ("train", data / "stream", "-o", folder / "killed", *options_of(case))
+    teacher = ("--teacher", data / "teacher") if case == "taught" else ()
+    arguments = ("train", data / "stream", "-o", folder / "killed", *options_of(case), *teacher)
     with torchrun(*arguments, restarts=kills) as process:
         for _ in range(kills):
             seen = state.stat().st_mtime_ns if state.exists() else 0
@@ -201,7 +203,7 @@ def test_a_sigkill_under_torchrun_changes_nothing(models: Models, data: Path, tm
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CHILDREN.exists(), reason="this system does not tell who is whose child in /proc")
-@pytest.mark.parametrize(("case", "kills"), [("cluster", 10), ("local", 3)])
+@pytest.mark.parametrize(("case", "kills"), [("cluster", 10), ("local", 3), ("taught", 3)])
 def test_sigkills_under_torchrun_change_nothing(
     models: Models, data: Path, tmp_path: Path, case: str, kills: int
 ) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..training.fitting import Init
     from ..training.run import Run
     from ..training.starts import Start
+    from ..training.teaching import Teacher
 
 DEFAULT_RECIPE = "small"
 
@@ -50,6 +51,14 @@ def train(
     table: Annotated[Path | None, typer.Option("--table", help="A word table to start from.")] = None,
     init: Annotated[
         Path | None, typer.Option("--init", help="Go on from the weights, table and words of this model.")
+    ] = None,
+    teacher: Annotated[
+        Path | None,
+        typer.Option(
+            "--teacher",
+            metavar="MODEL",
+            help="Learn from a larger LightRNN, or a mix of some, besides the text; see --teacher-share.",
+        ),
     ] = None,
     add_words: Annotated[
         bool, typer.Option("--add-words", help="With --init and text: the words that the model lacks become its words.")
@@ -80,6 +89,11 @@ def train(
       lightrnn train novel.txt -o model --epochs 5 --hidden-size 100
       lightrnn train letters.txt --init model --add-words -o mine --epochs 2
 
+    A larger model, trained on the same data, teaches a smaller one what it expects before every word:
+
+      lightrnn train data -o large --recipe medium
+      lightrnn train data -o small --recipe tiny --teacher large
+
     Several processes, on one host or more, train one model together, faster, to the same result; each host has DATA:
 
       torchrun --nproc-per-node 2 -m lightrnn train data -o model
@@ -87,7 +101,7 @@ def train(
     use_threads(threads)
     keep_memory()
     chosen_device = choose_device(device)
-    begin = Begin(data, out, recipe, overrides, valid, table, init, add_words, min_count, max_words)
+    begin = Begin(data, out, recipe, overrides, valid, table, init, teacher, add_words, min_count, max_words)
     with joined(chosen_device) as processes:
         if processes.size > 1:
             from ..training.following import load_alike
@@ -110,6 +124,7 @@ class Begin:
     valid: Path | None
     table: Path | None
     init: Path | None
+    teacher: Path | None = None
     add_words: bool = False
     min_count: int | None = None
     max_words: int | None = None
@@ -129,6 +144,7 @@ def _follow(begin: Begin, device: torch.device) -> None:
 
 def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None:
     """Train, and tell how it goes."""
+    from ..inference.loading import all_members
     from ..training import bootstrap
     from ..training.figures import training_figures
     from ..training.run import reopen
@@ -136,7 +152,7 @@ def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None
     data, out = begin.data, begin.out
     with locked(out), ExitStack() as staging:
         if resume:
-            for name in ("recipe", "valid", "table", "init", "add_words"):
+            for name in ("recipe", "valid", "table", "init", "teacher", "add_words"):
                 if getattr(begin, name) not in (None, False):
                     option = option_name(name)
                     raise LightRNNError(f"{option} cannot be used with --resume: the run in {out} has its own")
@@ -147,6 +163,7 @@ def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None
         else:
             paths = (data, begin.valid, begin.init, begin.table, begin.recipe)
             inputs = [path for path in paths if path is not None]
+            inputs += all_members([begin.teacher]) if begin.teacher is not None else []
             stage = staging.enter_context(replace_output(out, "model", inputs=inputs, force=force))
             given = _given(begin, stage)
         with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
@@ -179,26 +196,30 @@ def _corpus_of(data: Path, out: Path) -> Corpus:
     return corpus
 
 
-def _given(begin: Begin, stage: Path) -> tuple[Corpus, Recipe, Path, Start | None, Init | None]:
+def _given(begin: Begin, stage: Path) -> tuple[Corpus, Recipe, Path, Start | None, Init | None, Teacher | None]:
     """What a new run begins with, in a folder that is not in its place yet; announced."""
     from ..models.checkpoint import load_model
     from ..training.fitting import with_words_of
+    from ..training.teaching import Teacher
 
     more = _more_words(begin)
     base = load_model(begin.init) if begin.init is not None else None
-    corpus = _corpus(begin, stage, base[1] if base else None, more)
+    teacher = Teacher.load(begin.teacher) if begin.teacher is not None else None
+    words = base[1] if base else teacher.members[0].vocabulary if teacher else None
+    corpus = _corpus(begin, stage, words, more)
     known = len(base[1]) if base else 0
     if base is not None and more:
         with screen.counter("words") as progress:
             base = with_words_of(corpus, base, progress)
-    recipe, start = _fitted(begin, corpus, base)
+    recipe, start = _fitted(begin, corpus, base, teacher)
     if base is not None and more:
         screen.note(f"{len(base[1]) - known:,} words added to {known:,}")
-    screen.note(_announcement(corpus, recipe, "given" if start or base else recipe.bootstrap.start))
-    return corpus, recipe, stage, start, base
+    origin = "given" if start or base else recipe.bootstrap.start
+    screen.note(_announcement(corpus, recipe, origin) + (f"; taught by {begin.teacher}" if teacher else ""))
+    return corpus, recipe, stage, start, base, teacher
 
 
-def _fitted(begin: Begin, corpus: Corpus, base: Init | None) -> tuple[Recipe, Start | None]:
+def _fitted(begin: Begin, corpus: Corpus, base: Init | None, teacher: Teacher | None) -> tuple[Recipe, Start | None]:
     """The recipe that was asked for, and the table, if one is given."""
     from ..training.fitting import fitted
     from ..training.starts import Start
@@ -206,18 +227,23 @@ def _fitted(begin: Begin, corpus: Corpus, base: Init | None) -> tuple[Recipe, St
     chosen = begin.chosen if base is None else {"model": base[0].config.model} | begin.chosen
     recipe = Recipe.load(begin.recipe or DEFAULT_RECIPE).override(chosen)
     start = Start(_read_table(begin.table, corpus.vocabulary)) if begin.table is not None else None
-    return fitted(recipe, corpus, table=start.table if start else None, init=base, chosen=chosen), start
+    table = start.table if start else None
+    return fitted(recipe, corpus, table=table, init=base, teacher=teacher, chosen=chosen), start
 
 
 def _holds_this_run(begin: Begin) -> bool:
     """Whether the run in the model folder is the one that was asked for, as it is when torchrun starts it anew."""
     from ..models.checkpoint import load_model
     from ..training.run import load_run
+    from ..training.teaching import Teacher
 
     try:
-        saved = load_run(begin.out)[2]
+        _, facts, saved = load_run(begin.out)
         corpus = begin.corpus or _corpus_of(begin.data, begin.out)
-        return saved == _fitted(begin, corpus, load_model(begin.init) if begin.init is not None else None)[0]
+        base = load_model(begin.init) if begin.init is not None else None
+        teacher = Teacher.load(begin.teacher) if begin.teacher is not None else None
+        is_same = facts.get("teacher") == (teacher.facts if teacher else None)
+        return is_same and saved == _fitted(begin, corpus, base, teacher)[0]
     except LightRNNError:
         return False
 

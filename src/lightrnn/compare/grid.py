@@ -41,6 +41,7 @@ from ..training.fitting import check_rounds
 
 NO_END = 1e5  # epochs, where minutes are the budget
 RECIPE_FIELDS = {f.name: f for section in (ModelConfig, TrainingConfig, BootstrapConfig) for f in fields(section)}
+del RECIPE_FIELDS["teacher_share"]  # models of a grid have no teacher
 NOT_A_MODELS = ("epochs", "minutes", "seed")
 NOT_A_RECIPES = ("name", "kind", "seeds", "on")
 NOUNS: dict[type, str] = {

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import ModelConfig
-from ..nn.functional import head_log_probs, projection_between, without_missing
+from ..nn.functional import head_log_probs, head_scores, projection_between, without_missing
 from ..table.word_table import WordTable
 from .base import RecurrentModel, State, recurrence_of, select_state
 from .predictor import CodePredictor
@@ -84,20 +84,24 @@ class LightRNN(RecurrentModel):
         features, state = self.features(codes, state)
         return self.scored(codes, features), state
 
-    def scored(self, codes: Tensor, features: Tensor) -> Tensor:
-        """The last S of the codes (B, K+S) by their features (B, S, F): log-probabilities (B, S, 1)."""
+    def scored(self, codes: Tensor, features: Tensor, first: Tensor | None = None) -> Tensor:
+        """The last S of the codes (B, K+S) by their features (B, S, F): log-probabilities (B, S, 1); first: the
+        `first_scores` of those that begin a word, where they are known."""
         features = features.flatten(0, 1)
         targets = codes[:, self.components :].flatten()  # (B·S,)
         found = features.new_zeros(len(features), dtype=torch.promote_types(features.dtype, torch.float32))
-        for s, (first, n) in enumerate(zip(self.offsets, self.shape, strict=True)):
-            where = ((targets >= first) & (targets < first + n)).nonzero().squeeze(1)
+        for s, (begin, n) in enumerate(zip(self.offsets, self.shape, strict=True)):
+            where = ((targets >= begin) & (targets < begin + n)).nonzero().squeeze(1)
+            states, values = features[where], targets[where] - begin
+            if s == 0:
+                scores = self.first_scores(states) if first is None else first
+            else:
+                scores = self.scores(s, states, self._prefixes(codes, where, s))  # (positions, n_s)
             if s == 0 and self.head:
                 bias = self.output_bias[0] if self.config.output_bias else None
-                rest = self.rest_vector, self.rest_bias
-                picked = head_log_probs(features[where], targets[where], self.scoring_vectors(0), bias, rest, self.head)
+                picked = head_log_probs(scores, states, values, self.scoring_vectors(0), bias, self.head)
             else:
-                scores = self.scores(s, features[where], self._prefixes(codes, where, s))  # (positions, n_s)
-                picked = -F.cross_entropy(scores, targets[where] - first, reduction="none")
+                picked = -F.cross_entropy(scores, values, reduction="none")
             found = found.index_copy(0, where, picked.to(found.dtype))
         return found.view(len(codes), -1, 1)
 
@@ -158,6 +162,14 @@ class LightRNN(RecurrentModel):
     def read(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Feed codes (B, S); returns the outputs (B, S, H) and the state."""
         return self.recur(self.input_vectors(codes), state)
+
+    def first_scores(self, features: Tensor) -> Tensor:
+        """Scores before the softmax with which a word begins: projected states (P, H or D) → (P, n_1), those of rows,
+        or where there is a head (P, head + 1)."""
+        if not self.head:
+            return self.scores(0, features, None)
+        bias = self.output_bias[0] if self.config.output_bias else None
+        return head_scores(features, self.scoring_vectors(0), bias, (self.rest_vector, self.rest_bias), self.head)
 
     def scores(self, component: int, features: Tensor, prefix: Tensor | None) -> Tensor:
         """Scores before the softmax of equation (2): projected states (P, H or D) → (P, n_component).

@@ -23,17 +23,23 @@ def without_missing(scores: Tensor, on_edge: Tensor, last: int) -> Tensor:
     return scores.masked_fill(on_edge.unsqueeze(-1) & missing, -torch.inf)
 
 
-def head_log_probs(
-    features: Tensor, rows: Tensor, vectors: Tensor, bias: Tensor | None, rest: tuple[Tensor, Tensor | None], head: int
+def head_scores(
+    features: Tensor, vectors: Tensor, bias: Tensor | None, rest: tuple[Tensor, Tensor | None], head: int
 ) -> Tensor:
-    """Rows in two softmaxes: log P (P,) of rows (P,), those of the head, and the others as the rest times their share
-    of it.
+    """Scores before the softmax over the rows of the head and the rest: (P, head + 1).
 
     features (P, D), vectors (R, D) and bias (R,) of the rows, vector (1, D) and bias (1,) of the rest.
     """
     rest_vector, rest_bias = rest
     of_head = None if bias is None or rest_bias is None else torch.cat([bias[:head], rest_bias])
-    scores = F.linear(features, torch.cat([vectors[:head], rest_vector]), of_head)
+    return F.linear(features, torch.cat([vectors[:head], rest_vector]), of_head)
+
+
+def head_log_probs(
+    scores: Tensor, features: Tensor, rows: Tensor, vectors: Tensor, bias: Tensor | None, head: int
+) -> Tensor:
+    """Rows in two softmaxes: log P (P,) of rows (P,), those of the head, and the others as the rest times their share
+    of it; scores: what `head_scores` gives for the same."""
     found = -F.cross_entropy(scores, rows.clamp(max=head), reduction="none")
     where = (rows >= head).nonzero().squeeze(1)
     within = F.linear(features[where], vectors[head:], None if bias is None else bias[head:])

@@ -21,7 +21,7 @@ from ..errors import LightRNNError
 from ..table.word_table import WordTable
 from .checks import check_hidden, check_size, check_table, check_targets, check_words
 from .embedding import LightEmbedding
-from .functional import head_log_probs, projection_between, without_missing
+from .functional import head_log_probs, head_scores, projection_between, without_missing
 from .layer import TableLayer
 from .likeliest import best_places
 from .starts import SCALE, fill_biases, fill_rest, fill_word_biases, shares, start_vectors
@@ -167,7 +167,8 @@ class LightSoftmax(TableLayer):
     def _row_log_prob_of(self, features: Tensor, rows: Tensor) -> Tensor:
         if self.head and not torch.compiler.is_compiling():
             vectors, rest = self.weight[: self.shape[0]], (self.rest_vector, self.rest_bias)
-            found = head_log_probs(features, rows, vectors, self.row_bias, rest, self.head)
+            scores = head_scores(features, vectors, self.row_bias, rest, self.head)
+            found = head_log_probs(scores, features, rows, vectors, self.row_bias, self.head)
             return found.to(_precise(found))
         return self._row_log_probs(features).gather(1, rows[:, None]).squeeze(1)
 

@@ -347,6 +347,14 @@ class WordTable:
         words[self.places] = np.arange(len(self))
         return words
 
+    def words_of(self, spelled: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(P,): the words of which the last codes, as `spelling` numbers them, are the last of (P, K); what is before
+        the code of a word that stands alone is none of its own."""
+        radix = [prod(self.shape[s + 1 :]) for s in range(self.components)]
+        offsets = np.cumsum([0, *self.shape[:-1]])
+        shared = (spelled - offsets - self._first) @ np.array(radix) + self.alone
+        return self.words[np.where(spelled[:, -1] < self.alone, spelled[:, -1], shared)]
+
     @cached_property
     def last_place(self) -> tuple[int, ...]:
         """The codes of the last place that exists."""

@@ -32,6 +32,7 @@ from .following import follow
 from .refinement import carried_over, refine
 from .run import Refined, Run, append_metrics, new_trainer, publish, reopen, save, save_best
 from .starts import Start, choose_start, text_vectors, use_start_vectors
+from .teaching import Teacher
 from .tensorboard import Board
 from .trainer import Batch, Validated
 
@@ -57,6 +58,7 @@ def train(
     *,
     start: Start | None = None,
     init: Init | None = None,
+    teacher: Teacher | None = None,
     force: bool = False,
     device: torch.device | None = None,
     report: Report = lambda run, event: None,
@@ -66,12 +68,14 @@ def train(
     """Train a new model in `folder`, from `start` or the recipe's own; or go on from `init`, what load_model gave.
 
     The recipe must fit what is given: of a model its shape, of a table its components. `init` itself stays as it is.
+    `teacher`: a model that this one learns from besides the text, by Teacher.load.
     If there is a model in `folder` already, `force` replaces it, when the new one has begun.
     """
-    recipe = fitted(recipe, corpus, table=start.table if start else None, init=init)
+    recipe = fitted(recipe, corpus, table=start.table if start else None, init=init, teacher=teacher)
+    inputs = [corpus.path, *([teacher.path] if teacher else [])]
     with locked(folder):
-        with replace_output(folder, "model", inputs=[corpus.path], force=force) as stage:
-            run = begin(corpus, recipe, stage, start, init, device=device, progress=progress)
+        with replace_output(folder, "model", inputs=inputs, force=force) as stage:
+            run = begin(corpus, recipe, stage, start, init, teacher, device=device, progress=progress)
         run.moved(Path(folder))
         return go_on(run, report, progress, should_stop)
 
@@ -97,6 +101,7 @@ def begin(
     folder: Path,
     start: Start | None = None,
     init: Init | None = None,
+    teacher: Teacher | None = None,
     *,
     device: torch.device | None = None,
     progress: Progress = silent,
@@ -121,8 +126,8 @@ def begin(
         if recipe.bootstrap.bigram_vectors and "bigram_vectors" in kind_of(recipe.model).settings:
             with clock.on("start"):
                 _use_bigram_vectors(cast(WordModel, model), corpus, recipe.training, progress)
-    trainer = new_trainer(model.to(device or choose_device()), recipe, corpus, 0, clock)
-    run = Run(recipe, corpus, folder, trainer, clock)
+    trainer = new_trainer(model.to(device or choose_device()), recipe, corpus, 0, clock, teacher)
+    run = Run(recipe, corpus, folder, trainer, clock, teacher=teacher)
     save_best(run)
     (folder / METRICS).touch()
     save(run)

@@ -17,6 +17,7 @@ from ..text.corpus import Corpus
 from ..text.rare import expected_counts
 from ..text.vocabulary import Vocabulary
 from .refinement import NOTHING_TO_REFINE
+from .teaching import Teacher, check_student
 
 Init = tuple[RecurrentModel, Vocabulary]  # a model to go on from, as load_model gives it
 
@@ -27,14 +28,15 @@ def fitted(
     *,
     table: WordTable | None = None,
     init: Init | None = None,
+    teacher: Teacher | None = None,
     chosen: Mapping[str, Any] | None = None,
 ) -> Recipe:
-    """The recipe of a run on this corpus, which may start from a given table, or go on from a model.
+    """The recipe of a run on this corpus, which may start from a given table, or go on from a model, or have a teacher.
 
     `chosen` are the fields that a person asked for; the others give way, and a given table stays as it is unless a
     refinement was asked for. Without `chosen` the whole recipe was. Refused are a table for a model that has none, a
-    shape other than the given one's, another vocabulary than the model's, a refinement where all words stand alone, and
-    chosen fields that would change nothing.
+    shape other than the given one's, another vocabulary than the model's or the teacher's, a student without words
+    alone, a refinement where all words stand alone, and chosen fields that would change nothing.
     """
     check_rounds(recipe)
     asked = chosen if chosen is not None else {}
@@ -53,6 +55,10 @@ def fitted(
         counts = expected_counts(corpus.vocabulary, recipe.training.unk_rate)
         alone = len(words_alone(counts, recipe.model.alone))
         recipe = replace(recipe, model=replace(recipe.model, alone=alone))
+    if teacher is not None:
+        check_student(recipe.model, teacher, corpus.vocabulary)
+    elif "teacher_share" in asked:
+        raise LightRNNError("--teacher-share changes nothing without --teacher; leave it out")
     all_alone = recipe.model.alone == len(corpus.vocabulary)
     if (table or init or all_alone) and chosen is not None and recipe.bootstrap.refinements and "refine" not in asked:
         recipe = recipe.override({"refine": "none"})

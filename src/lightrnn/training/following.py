@@ -49,7 +49,7 @@ def follow(corpus: Corpus, device: torch.device | None = None, run: Run | None =
     while True:
         what, settings = here().called()
         if what == "run":
-            return received(corpus, settings["facts"], device)
+            return received(corpus, settings["facts"], device, run.teacher if run else None)
         if what == "neighbours":
             shared_neighbour_counts(corpus.split("train"), corpus.vocabulary.counts, settings["contexts"])
         else:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..border import check, list_of, maybe, number, parse_json, record, text, whole
+from ..border import check, digest, file_name, list_of, maybe, number, parse_json, record, text, whole
 from ..config import Recipe
 from ..errors import LightRNNError
 from ..files import atomic_file
@@ -25,6 +25,8 @@ from ..text.corpus import Corpus
 from .clock import Clock
 from .fitting import check_rounds, round_budget
 from .refinement import NextTable
+from .snapshot import restore, tensors_of
+from .teaching import Teacher, teacher_of_all
 from .trainer import POSITION, Trainer, Validated
 
 SAVED_FIELDS = ("round", "best_perplexity", "words", "steps")  # of a Run, beside its trainer and its clock
@@ -40,7 +42,7 @@ SAVED = record(  # all that is saved, but tensors
         "data": text(),
         "metrics_bytes": whole(),
     },
-    {"processes": whole(1)},
+    {"processes": whole(1), "teacher": maybe(record({"path": file_name(), "digest": digest()}))},
 )
 SECONDS = number(least=0, most=1e12)
 BEFORE_CLOCKS = record(
@@ -90,6 +92,7 @@ class Run:
     words: int = 0  # trained on in the rounds before
     steps: int = 0  # mini-batches of the rounds before
     saved_by: int = 1
+    teacher: Teacher | None = None
 
     @property
     def step(self) -> int:
@@ -106,7 +109,7 @@ class Run:
         self.round += 1
         self.words = self.words_read
         self.steps = self.step
-        self.trainer = new_trainer(model, self.recipe, self.corpus, self.round, self.clock)
+        self.trainer = new_trainer(model, self.recipe, self.corpus, self.round, self.clock, self.teacher)
 
     def moved(self, folder: Path) -> None:
         """The run's folder has got another name, and so has the corpus if it is in there."""
@@ -115,15 +118,17 @@ class Run:
         self.folder = folder
 
 
-def new_trainer(model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_number: int, clock: Clock) -> Trainer:
+def new_trainer(
+    model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_number: int, clock: Clock, teacher: Teacher | None
+) -> Trainer:
     """For a round that begins now."""
     config = round_budget(recipe, round_number, clock.total)
-    return Trainer(model, config, corpus.split("train"), corpus.split("valid"), corpus.vocabulary, clock)
+    return Trainer(model, config, corpus.split("train"), corpus.split("valid"), corpus.vocabulary, clock, teacher)
 
 
 def save(run: Run) -> None:
     """All that is needed to go on; asked of all processes that train together, and written by one."""
-    tensors = run.trainer.tensors()
+    tensors = tensors_of(run.trainer)
     if run.folder is not None:
         save_training(run.folder, tensors, _facts(run))
 
@@ -141,6 +146,7 @@ def _facts(run: Run) -> dict[str, Any]:
         "data": run.corpus.digest("train", "valid"),
         "metrics_bytes": (run.folder / METRICS).stat().st_size,
         "processes": run.trainer.processes.size,
+        "teacher": run.teacher.facts if run.teacher else None,
     }
 
 
@@ -154,6 +160,7 @@ def save_best(run: Run) -> None:
         "round": run.round,
         "words": run.words_read,
         "steps": run.step,
+        **({"teacher": run.teacher.digest} if run.teacher else {}),
     }
     save_model(run.folder, run.trainer.result, run.corpus.vocabulary, summary)
 
@@ -170,8 +177,9 @@ def reopen(corpus: Corpus, folder: Path, changes: dict[str, Any], *, device: tor
     metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
     _parse_metrics(metrics, folder)
     corpus = corpus.with_counts(load_vocabulary(folder).counts)
+    teacher = Teacher.remembered(facts["teacher"]) if facts.get("teacher") else None
     try:
-        run = _rebuilt(corpus, recipe, tensors, facts, device)
+        run = _rebuilt(corpus, recipe, tensors, facts, device, teacher)
     except LightRNNError as error:
         raise LightRNNError(
             f"the run in {folder} ({error}) does not fit the model that its settings describe now; "
@@ -187,7 +195,12 @@ def reopen(corpus: Corpus, folder: Path, changes: dict[str, Any], *, device: tor
 
 
 def _rebuilt(
-    corpus: Corpus, recipe: Recipe, tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device | None
+    corpus: Corpus,
+    recipe: Recipe,
+    tensors: dict[str, Tensor],
+    facts: dict[str, Any],
+    device: torch.device | None,
+    teacher: Teacher | None,
 ) -> Run:
     """A run as it was when it had these tensors and facts, without a folder."""
     clock, position = Clock(**facts["clock"]), facts["position"]
@@ -201,26 +214,31 @@ def _rebuilt(
         corpus.split("valid"),
         corpus.vocabulary,
         clock,
+        teacher,
     )
-    trainer.restore(tensors, position)
+    restore(trainer, tensors, position)
     kept = {name: facts[name] for name in SAVED_FIELDS}
-    return Run(recipe, corpus, None, trainer, clock, **kept, saved_by=facts.get("processes", 1))
+    return Run(recipe, corpus, None, trainer, clock, **kept, saved_by=facts.get("processes", 1), teacher=teacher)
 
 
 def publish(run: Run, tensors: dict[str, Tensor] | None = None) -> None:
     """The leader's run becomes that of the processes that follow it; tensors: its own, before a first mini-batch."""
     processes = run.trainer.processes
     if processes.size > 1:
-        processes.call("run", facts=_facts(run))
+        facts = _facts(run)
+        processes.call("run", facts=facts)
+        teacher_of_all(facts["teacher"], run.teacher)
         counts = torch.from_numpy(run.corpus.vocabulary.counts)
-        processes.sent({"counts": counts, **(tensors or run.trainer.tensors())})
+        processes.sent({"counts": counts, **(tensors or tensors_of(run.trainer))})
 
 
-def received(corpus: Corpus, facts: dict[str, Any], device: torch.device | None) -> Run:
-    """In a process that follows: the run that the leader publishes, called with these facts."""
+def received(corpus: Corpus, facts: dict[str, Any], device: torch.device | None, teacher: Teacher | None) -> Run:
+    """In a process that follows: the run that the leader publishes, called with these facts; teacher: that of the round
+    before."""
+    teacher = teacher_of_all(facts["teacher"], teacher)
     tensors = here().sent({})
     corpus = corpus.with_counts(tensors.pop("counts").numpy())
-    return _rebuilt(corpus, Recipe.from_dict(facts["recipe"], "the first process"), tensors, facts, device)
+    return _rebuilt(corpus, Recipe.from_dict(facts["recipe"], "the first process"), tensors, facts, device, teacher)
 
 
 def load_run(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], Recipe]:

@@ -3,8 +3,8 @@
 Shapes: B batch, S codes.
 
 The Trainer knows neither files nor screens. Its `run` is a generator that stops after every mini-batch and every
-validation; between any two of these, `tensors` and `position` say all there is to know about it, and a Trainer that is
-given them goes on to the same bytes.
+validation; between any two of these, its tensors (`snapshot.py`) and its `position` say all there is to know about it,
+and a Trainer that is given them goes on to the same bytes.
 
 Where several processes train together, all of them make the same windows, and each has its share of the tracks. With
 --local-steps they are `together` only after some of the mini-batches, and all of the above holds there.
@@ -12,9 +12,9 @@ Where several processes train together, all of them make the same windows, and e
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from math import cos, exp, isfinite, pi
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,11 +22,10 @@ from torch import Tensor, nn
 
 from ..border import maybe, number, record, whole
 from ..config import TrainingConfig
-from ..errors import LightRNNError
 from ..inference.evaluation import Evaluation
 from ..inference.passes import evaluate
-from ..models.base import RecurrentModel, State, select_state
-from ..models.tensors import check_finite, check_like
+from ..models.base import RecurrentModel, State
+from ..models.lightrnn import LightRNN
 from ..processes import here
 from ..text.rare import with_unknown
 from ..text.spelling import Ids
@@ -34,8 +33,9 @@ from ..text.vocabulary import Vocabulary
 from ..text.windows import Window, text_windows
 from .averaging import Average
 from .clock import Clock
-from .exchange import add_gradients, average, fill_gradients, refuse_sparse_on_cuda, whole_state
+from .exchange import add_gradients, average, fill_gradients, refuse_sparse_on_cuda
 from .row_adam import RowAdam
+from .teaching import Lessons, Teacher
 
 LOWER_RATE = "start again, or go on from the best model with --init, at a lower --learning-rate"
 
@@ -103,6 +103,7 @@ class Trainer:
         valid: Ids,
         vocabulary: Vocabulary,
         clock: Clock | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         self.model = model
         self.config = config
@@ -119,6 +120,15 @@ class Trainer:
         self.clock = clock or Clock()
         self.position = Position(began=self.clock.training)
         self.carried: State | None = None
+        self.lessons = self._lessons(teacher) if teacher and config.teacher_share else None
+
+    def _lessons(self, teacher: Teacher) -> Lessons:
+        """Windows of a stream are the same in every epoch, unless words are read as unknown at random."""
+        read = with_unknown(self.train, self.vocabulary, self.config.unk_rate, np.random.default_rng(0))
+        is_same = read is self.train and self.vocabulary.rules.convention == "stream"
+        repeated = is_same * len(self.train) // self.processes.size
+        student = cast(LightRNN, self.model)
+        return Lessons(teacher, student, self.vocabulary, self.config.teacher_share, repeated)
 
     @property
     def result(self) -> RecurrentModel:
@@ -139,7 +149,7 @@ class Trainer:
     def _windows_to_come(self) -> Iterator[Window]:
         """Epoch after epoch without end, from the position on."""
         while True:
-            yield from self._windows(self.position.epoch, self.position.batch)
+            yield from self.windows(self.position.epoch, self.position.batch)
             self.position.epoch += 1
             self.position.batch = self.position.epoch_tokens = 0
 
@@ -187,11 +197,22 @@ class Trainer:
         }[self.config.schedule]
         return self.config.learning_rate * factor
 
-    def _windows(self, epoch: int, skip: int) -> Iterator[Window]:
+    def windows(self, epoch: int, skip: int) -> Iterator[Window]:
+        """Those of an epoch, the first `skip` left out."""
         order = np.random.default_rng([self.config.seed, epoch])
         shape = self.config.batch_size, self.config.window
         text = with_unknown(self.train, self.vocabulary, self.config.unk_rate, order)
         return text_windows(text, self.vocabulary, self.model.spelling, *shape, order, skip)
+
+    def catch_up(self) -> None:
+        """Where the run goes on from its position, the teacher reads again what it had read of this epoch."""
+
+        def own_windows(skip: int) -> Iterator[Window]:
+            for window in self.windows(self.position.epoch, skip):
+                yield window.part(self.processes.share(len(window.codes)).tracks)
+
+        if self.lessons:
+            self.lessons.catch_up(own_windows, self.position.batch)
 
     def _timed_batch(self, window: Window) -> Batch:
         with self.clock.on("training"):
@@ -223,21 +244,22 @@ class Trainer:
         self.clock.training = self.processes.told(self.clock.training)
 
     def train_step(self, window: Window) -> float:
-        """One mini-batch: forward, backward, clip, step. Returns the loss in nats, summed over the words."""
+        """One mini-batch: forward, backward, clip, step. Returns the text's loss in nats, summed over the words."""
         self.model.train()
         self.model.drop(self.epochs_done >= self.config.dropout_from)
         self.model.share = share = self.processes.share(len(window.codes))
         own = window.part(share.tracks)
-        codes = torch.from_numpy(own.codes).to(self.device)
         before = start_state(self.model, own) if own.starts else self.carried
         with self._mixed_precision():
-            losses, state = self.model.losses(codes, before)  # (B, S)
-        if own.mask is not None:
-            losses = losses * torch.from_numpy(own.mask).to(self.device)
-        by_word = losses.view(len(codes), -1, self.model.spelling.each).sum(dim=-1)  # where all have as many codes
-        nats = by_word.sum() * share.weight
+            if self.lessons:
+                losses, taught, state = self.lessons.losses(own, self.position.batch, before)  # (B, S) each
+            else:
+                losses, state = self.model.losses(torch.from_numpy(own.codes).to(self.device), before)  # (B, S)
+                taught = losses
+        nats = self._summed(losses, own) * share.weight
+        minimised = nats if taught is losses else self._summed(taught, own) * share.weight
         self.model.zero_grad()
-        torch.autograd.backward(nats / (share.size if self.is_local else share.of))
+        torch.autograd.backward(minimised / (share.size if self.is_local else share.of))
         nats, norm = self._clipped(nats)
         if not (isfinite(nats.item()) and isfinite(norm.item())):
             raise self.processes.error(
@@ -250,6 +272,13 @@ class Trainer:
             optimizer.step()
         self.carried = tuple(tensor.detach() for tensor in state)
         return float(nats.item())
+
+    def _summed(self, losses: Tensor, window: Window) -> Tensor:
+        """The losses of a window's codes, (B, S), without those of padding: scalar."""
+        if window.mask is not None:
+            losses = losses * torch.from_numpy(window.mask).to(self.device)
+        by_word = losses.view(len(losses), -1, self.model.spelling.each).sum(dim=-1)  # where all have as many codes
+        return by_word.sum()
 
     def _clipped(self, nats: Tensor) -> tuple[Tensor, Tensor]:
         """Clip the gradients, of all processes or with --local-steps each its own; returns the loss of all, and the
@@ -291,96 +320,6 @@ class Trainer:
 
     def _evaluated(self) -> dict[str, Any]:
         return asdict(evaluate(self.result.eval(), self.valid, self.vocabulary))
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All tensors of the run by name: weights, optimiser, carried state, random state.
-
-        Once there is a carried state, each process has that of its tracks, so that all have to ask.
-        """
-        named = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()} | self._averaged()
-        for optimizer, torch_optimizer in self.optimizers.items():
-            for index, entry in torch_optimizer.state_dict()["state"].items():
-                named |= {f"{optimizer}.{index}.{key}": tensor for key, tensor in entry.items() if tensor is not None}
-        carried = whole_state(self.carried or (), self.model.share, self.processes)
-        named |= {f"carried.{index}": tensor.float() for index, tensor in enumerate(carried)}
-        named["random.cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            named["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        return named
-
-    def _averaged(self) -> dict[str, Tensor]:
-        """The mean weights by the name that they are saved under, if there are any."""
-        means = self.average.model.named_parameters() if self.average else ()
-        return {f"average.{name}": mean.detach() for name, mean in means}
-
-    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
-        """Go on from what `tensors()` and the position, as a dict, were; tensors that do not fit change nothing."""
-        self._check_tensors(tensors, position)
-
-        def named(prefix: str) -> dict[str, Tensor]:
-            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-
-        self.model.load_state_dict(named("model."))
-        for name, mean in self._averaged().items():
-            mean.copy_(tensors[name])
-        for optimizer, torch_optimizer in self.optimizers.items():
-            entries: dict[int, dict[str, Tensor]] = {}
-            for name, tensor in named(f"{optimizer}.").items():
-                index, _, key = name.partition(".")
-                entries.setdefault(int(index), {})[key] = tensor
-            groups = torch_optimizer.state_dict()["param_groups"]
-            torch_optimizer.load_state_dict({"state": entries, "param_groups": groups})
-        carried = named("carried.")
-        whole = tuple(carried[str(i)].to(self.device) for i in range(len(carried)))
-        self.carried = self._own(whole) if whole else None
-        torch.set_rng_state(tensors["random.cpu"])
-        if self.device.type == "cuda" and "random.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        self.position = Position(**{field.name: position[field.name] for field in fields(Position)})
-
-    def _own(self, whole: State) -> State:
-        """Of the state of all tracks that of this process's."""
-        self.model.share = share = self.processes.share(whole[0].shape[1])
-        return whole if share.is_all else select_state(whole, share.tracks)
-
-    def _check_tensors(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
-        """Refuse tensors that are not those of such a run at such a position.
-
-        A parameter that has had no gradient has no moments yet; a state is carried once there was a mini-batch.
-        """
-        expected = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()} | self._averaged()
-        for optimizer, torch_optimizer in self.optimizers.items():
-            for index, parameter in enumerate(torch_optimizer.param_groups[0]["params"]):
-                entry = f"{optimizer}.{index}."
-                if self.config.optimizer == "adam" and any(name.startswith(entry) for name in tensors):
-                    expected |= {entry + "exp_avg": parameter, entry + "exp_avg_sq": parameter}
-                    expected[entry + "step"] = torch.zeros(())
-        expected |= {f"carried.{index}": tensor for index, tensor in enumerate(self._state_like(tensors, position))}
-        expected["random.cpu"] = torch.get_rng_state()
-        if "random.cuda" in tensors:
-            expected["random.cuda"] = tensors["random.cuda"]
-        check_like(tensors, expected)
-        check_finite(tensors, torch.finfo().max)
-        for name, tensor in tensors.items():
-            if name.endswith((".step", ".exp_avg_sq")) and (tensor < 0).any():
-                raise LightRNNError(f"{name} holds values below 0")
-        try:
-            torch.Generator().set_state(tensors["random.cpu"])
-        except RuntimeError as error:
-            raise LightRNNError(f"random.cpu is no state of the random numbers: {error}") from None
-
-    def _state_like(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> State:
-        """A state of as many tracks as the next mini-batch has; where that starts afresh, of as many as were saved."""
-        window = next(self._windows(position["epoch"], position["batch"]), None)
-        saved = tensors.get("carried.0")
-        if window is not None and not window.starts:
-            tracks = len(window.codes)
-        elif saved is None:
-            return ()
-        else:
-            tracks = min(saved.shape[1] if saved.ndim == 3 else 1, self.config.batch_size)
-        mixed = saved is not None and saved.dtype == torch.bfloat16
-        return tuple(tensor.bfloat16() if mixed else tensor for tensor in self.model.initial_state(tracks))
 
 
 def start_state(model: RecurrentModel, window: Window) -> State | None:
