@@ -28,7 +28,7 @@ from torch.profiler import ProfilerActivity, profile
 from lightrnn.models.sizes import human_bytes
 from lightrnn.nn import LightSoftmax, WordTable
 from lightrnn.runtime import keep_memory, use_threads
-from lightrnn.table.word_table import zipf_counts
+from lightrnn.table.shapes import zipf_counts
 from throughput import cutoff_settings, zipf_text
 
 ALONE, HEAD = 4000, 2000

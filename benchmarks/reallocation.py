@@ -31,7 +31,8 @@ from lightrnn.models.checkpoint import load_lightrnn
 from lightrnn.table.bigrams import shrink
 from lightrnn.table.clustering import cluster, root_counts
 from lightrnn.table.matching import Costs, Matching, block, exact, half, table_cost
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.shapes import table_shape
+from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from lightrnn.training.word_sums import LinearCosts, WordSums, matching_costs, mean_states, word_sums
 

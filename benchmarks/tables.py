@@ -28,7 +28,8 @@ from lightrnn.runtime import use_threads
 from lightrnn.table.bigrams import bigram_vectors
 from lightrnn.table.clustering import WAYS, cluster, root_counts, table_vectors
 from lightrnn.table.means import distance, subtract
-from lightrnn.table.word_table import WordTable, table_shape, zipf_counts
+from lightrnn.table.shapes import table_shape, zipf_counts
+from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from reallocation import peak_gigabytes
 

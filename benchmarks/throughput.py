@@ -40,7 +40,8 @@ from lightrnn.models.outputs import AdaptiveSoftmax
 from lightrnn.models.sizes import adaptive_shape, human_bytes
 from lightrnn.registry import KINDS
 from lightrnn.runtime import keep_memory, use_threads
-from lightrnn.table.word_table import WordTable, table_shape, words_alone, zipf_counts
+from lightrnn.table.shapes import table_shape, words_alone, zipf_counts
+from lightrnn.table.word_table import WordTable
 from lightrnn.text.rules import TextRules
 from lightrnn.text.spelling import Ids
 from lightrnn.text.vocabulary import Vocabulary

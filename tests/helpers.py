@@ -29,7 +29,8 @@ from lightrnn.models.checkpoint import load_training
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.models.sizes import weight_shapes
 from lightrnn.packed.model import Network
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.shapes import table_shape
+from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.presets import PRESETS
 from lightrnn.text.rules import TextRules

@@ -9,7 +9,8 @@ from helpers import CELLS, FLOAT32, random_lightrnn
 from lightrnn.inference.passes import sentence_log_probs, stream_log_probs
 from lightrnn.models.base import State, TorchReader, to_arrays
 from lightrnn.models.lightrnn import LightRNN
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.shapes import table_shape
+from lightrnn.table.word_table import WordTable
 from oracle import oracle_of
 
 SHAPES = [  # V, K, rows, alone: full and ragged tables, none, some, all but one, all words alone

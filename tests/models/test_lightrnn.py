@@ -7,7 +7,8 @@ import torch
 from helpers import CELLS, FLOAT32, random_lightrnn
 from lightrnn.models.base import to_arrays
 from lightrnn.models.lightrnn import LightRNN
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.shapes import table_shape
+from lightrnn.table.word_table import WordTable
 from oracle import oracle_of
 
 

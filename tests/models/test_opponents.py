@@ -25,7 +25,7 @@ from lightrnn.models.outputs import (
     class_places,
 )
 from lightrnn.table.bigrams import bigram_vectors
-from lightrnn.table.word_table import table_shape
+from lightrnn.table.shapes import table_shape
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary, frequency_ranks

@@ -10,7 +10,8 @@ from lightrnn.config import ModelConfig, Recipe
 from lightrnn.models.kind import Size, kind_of
 from lightrnn.models.lightrnn import LightRNN
 from lightrnn.models.sizes import conventional_parameters, human_bytes, human_count
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.shapes import table_shape
+from lightrnn.table.word_table import WordTable
 
 PAPER = [  # recipe, fields, vocabulary, the count printed in the paper's tables
     ("paper-aclw", {}, 152_000, "18M"),

@@ -11,7 +11,8 @@ from lightrnn.table.bigrams import bigram_vectors
 from lightrnn.table.bisection import Groups, bisect
 from lightrnn.table.clustering import DENSE, cluster, clustering_way, root_counts
 from lightrnn.table.polishing import polish
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.shapes import table_shape
+from lightrnn.table.word_table import WordTable
 
 Arrays = tuple[np.ndarray, np.ndarray]
 

@@ -6,7 +6,8 @@ import pytest
 from helpers import grouped_stream
 from lightrnn.table.bigrams import bigram_vectors
 from lightrnn.table.clustering import cluster
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.shapes import table_shape
+from lightrnn.table.word_table import WordTable
 
 
 def test_bigram_tables_find_the_classes_of_a_text() -> None:

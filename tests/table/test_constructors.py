@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from helpers import grouped_stream
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.shapes import table_shape
+from lightrnn.table.word_table import WordTable
 
 
 def classes_found(table: WordTable, classes: int) -> bool:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightrnn.errors import LightRNNError
-from lightrnn.table.word_table import WordTable, table_shape
+from lightrnn.table.shapes import table_shape
+from lightrnn.table.word_table import WordTable
 
 
 @given(st.integers(2, 3000), st.integers(2, 5), st.integers(0, 5))

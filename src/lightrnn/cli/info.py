@@ -200,7 +200,7 @@ def _steps(vocabulary: Vocabulary, table: WordTable) -> float:
 
 def _untrained(settings: ModelConfig, words: int) -> Told:
     from ..models.kind import Size, kind_of
-    from ..table.word_table import words_alone, zipf_counts
+    from ..table.shapes import words_alone, zipf_counts
 
     if settings.alone == "auto":
         settings = replace(settings, alone=len(words_alone(zipf_counts(words), "auto")))

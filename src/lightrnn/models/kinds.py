@@ -5,7 +5,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ..config import ModelConfig
-from ..table.word_table import WordTable, component_names, table_shape
+from ..table.shapes import component_names, table_shape
+from ..table.word_table import WordTable
 from ..text.vocabulary import Vocabulary
 from .kind import Kind, Shape, Size
 from .predictor import CodePredictor

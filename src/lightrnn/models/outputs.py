@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from ..nn.functional import projection_between, without_missing
 from ..nn.starts import fill_biases, fill_vectors
-from ..table.word_table import WordTable, table_shape
+from ..table.shapes import table_shape
+from ..table.word_table import WordTable
 from ..text.vocabulary import frequency_ranks
 from .sizes import adaptive_shape
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..errors import LightRNNError
 from ..models.sizes import head_of
 from ..registry import CELLS
-from ..table.word_table import component_names
+from ..table.shapes import component_names
 from .model import Network, describe
 from .onnx_graph import BOOL, FLOAT, INT32, INT64, Graph, Value, Weight, check_onnx
 from .weights import Precision

@@ -12,7 +12,8 @@ from ..models.base import RecurrentModel
 from ..models.kind import kind_of
 from ..registry import CELLS, KINDS, REFINEMENTS
 from ..runtime import Progress, silent
-from ..table.word_table import WordTable, words_alone
+from ..table.shapes import words_alone
+from ..table.word_table import WordTable
 from ..text.corpus import Corpus
 from ..text.rare import expected_counts
 from ..text.vocabulary import Vocabulary

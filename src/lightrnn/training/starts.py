@@ -18,7 +18,8 @@ from ..nn.starts import fill_biases, fill_rest, fill_vectors, fill_word_biases, 
 from ..runtime import Progress, silent
 from ..table.bigrams import bigram_vectors
 from ..table.clustering import refuse_clustering_beyond_memory
-from ..table.word_table import WordTable, words_alone
+from ..table.shapes import words_alone
+from ..table.word_table import WordTable
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from .neighbours import shared_neighbour_counts
