@@ -11,7 +11,8 @@ Found = Mapping[str, list[Facts]]  # the finished runs of each model
 Groups = list[tuple[str, list[str]]]  # label, models
 Point = tuple[float, float]
 
-COLOURS = 10  # of lines in a plot, before the first comes again
+COLOURS = 10  # of lines in a plot, before the first comes again, with another marker
+MARKERS = "o^sDv"
 MANY = 4  # networks of a family, whose sizes are worth a plot of their own
 
 
@@ -23,19 +24,25 @@ def plots(layout: Layout, runs: Sequence[Facts], folder: Path, file_name: Callab
         found = {model.name: runs_of for model in layout.models if (runs_of := of(runs, corpus, model.name))}
         if found:
             path = folder / f"{file_name(corpus)}-time.png"
-            paths.append(_time_plot(_groups(layout, by_family=len(found) > COLOURS), found, path))
+            paths.append(_time_plot(_groups(layout, found, by_family=len(found) > COLOURS), found, path))
             paths.append(_size_plot(layout, found, path.with_name(f"{file_name(corpus)}-size.png")))
             if curves := _alone_curves(layout, found):
                 paths.append(_alone_plot(curves, found, path.with_name(f"{file_name(corpus)}-alone.png")))
     return paths
 
 
-def _groups(layout: Layout, *, by_family: bool) -> Groups:
-    """What has a colour and a label: every model, or families of networks."""
-    if not by_family:
-        return [(model.name, [model.name]) for model in layout.models]
-    families = [(family_name(family), [model.name for model in family]) for family in layout.families]
-    return families + [(model.name, [model.name]) for model in layout.models if model not in layout.networks]
+def _groups(layout: Layout, found: Found, *, by_family: bool) -> Groups:
+    """What has a colour and a label, of what has run: every model, or families of networks."""
+    groups = [(model.name, [model.name]) for model in layout.models]
+    if by_family:
+        families = [(family_name(family), [model.name for model in family]) for family in layout.families]
+        groups = families + [(model.name, [model.name]) for model in layout.models if model not in layout.networks]
+    return [(label, models) for label, models in groups if any(model in found for model in models)]
+
+
+def _look(index: int) -> dict[str, str]:
+    """Colour and marker of the so-many-th group."""
+    return {"color": f"C{index % COLOURS}", "marker": MARKERS[index // COLOURS % len(MARKERS)]}
 
 
 def _time_plot(groups: Groups, found: Found, path: Path) -> Path:
@@ -43,12 +50,12 @@ def _time_plot(groups: Groups, found: Found, path: Path) -> Path:
     plot = Plot("seconds", "validation perplexity")
     for index, (label, models) in enumerate(groups):
         for number, run in enumerate(run for model in models for run in found.get(model, [])):
-            style = {"color": f"C{index}", "label": None if number else label}
+            look, name = _look(index), None if number else label
             if run["curve"]:
                 points = [(point["seconds"], point["perplexity"]) for point in run["curve"]]
-                plot.axes.plot(*zip(*points, strict=True), "o-", markersize=3, **style)
+                plot.axes.plot(*zip(*points, strict=True), linestyle="-", markersize=4, label=name, **look)
             else:
-                plot.axes.axhline(run["valid"], linestyle="--", **style)
+                plot.axes.axhline(run["valid"], linestyle="--", color=look["color"], label=name)
     plot.axes.set_yscale("log")
     return plot.save(path)
 
@@ -59,9 +66,9 @@ def _size_plot(layout: Layout, found: Found, path: Path) -> Path:
     plot = Plot("parameters", "test perplexity")
     points = {model: (_figure(runs, PARAMETERS), _figure(runs, TEST)) for model, runs in found.items()}
     many = any(len(family) >= MANY for family in layout.families)
-    for index, (label, models) in enumerate(_groups(layout, by_family=many)):
-        if there := [points[model] for model in models if model in points]:
-            plot.axes.plot(*zip(*there, strict=True), "o", color=f"C{index}", label=label)
+    for index, (label, models) in enumerate(_groups(layout, found, by_family=many)):
+        there = [points[model] for model in models if model in points]
+        plot.axes.plot(*zip(*there, strict=True), linestyle="", label=label, **_look(index))
     if many and (networks := {model.name: points[model.name] for model in layout.networks if model.name in points}):
         best = frontier(networks)
         plot.axes.plot(*zip(*best.values(), strict=True), "-", color="grey", zorder=1, label="frontier")

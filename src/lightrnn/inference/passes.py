@@ -136,7 +136,7 @@ def _state_gaps(one: Arrays, other: Arrays) -> NDArray[np.float64]:
     """(B,): the largest difference that two batches of states make, track by track.
 
     An LSTM shows its c through tanh. Units that count up to hundreds never agree as numbers and need not: what a gate
-    that closes later could bring back into sight was 2e-8 of the nats where it was measured (docs/trials.md).
+    that closes later could bring back into sight was below 1e-8 of the nats where it was measured (docs/trials.md).
     """
 
     def seen(array: NDArray[np.generic]) -> NDArray[np.float32]:
