@@ -44,7 +44,7 @@ NO_LIMIT = "none"
 UNITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}
 INTERFACE = "lrnn"  # in each namespace
 WARM_UP = 3  # steps, or as many as fit into a fifth of the seconds
-SLOW = 10.0  # seconds: a model whose steps take longer is measured with --local-steps on the slowest network only
+SLOW = 10.0  # seconds: a model whose steps take longer is measured with --local-steps at the last rate only
 Facts = dict[str, Any]
 
 

@@ -25,8 +25,10 @@ def test_one_refinement_on_its_own(call: Call, tiny: Corpus, tmp_path: Path) -> 
         old, new = load_model(tmp_path / "m")[0], load_model(tmp_path / how)[0]
         assert (old.codes != new.codes).any()
         assert torch.equal(old.output_vectors[0], new.output_vectors[0])
-    call("reallocate", "m", tiny.path, "--refine", "cluster", "--sample", 4096, "-o", "sampled")
-    assert (load_model(tmp_path / "sampled")[0].codes != load_model(tmp_path / "cluster")[0].codes).any()
+    for sample, is_all in ((4096, False), (10**9, True)):
+        call("reallocate", "m", tiny.path, "--refine", "cluster", "--sample", sample, "-o", f"sampled{sample}")
+        found, of_all = (load_model(tmp_path / name)[0].codes for name in (f"sampled{sample}", "cluster"))
+        assert torch.equal(found, of_all) == is_all
     facts = json.loads(printed(call("table", "cluster", "--data", tiny.path, "--count", "3", "--json")))
     table = load_model(tmp_path / "cluster")[0].table
     assert facts["coherence"] == table_coherence(table, tiny.split("valid"))

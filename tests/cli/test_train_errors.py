@@ -248,8 +248,10 @@ def test_a_teacher_and_what_does_not_go_with_it(
     assert told in refuse("train", world.data, "-o", "out", "--epochs", "1", *given)
 
 
-def test_a_teacher_is_not_replaced_by_its_student(refuse: Refusal, world: World, model: Path) -> None:
-    assert str(model) in refuse("train", world.data, "--teacher", model, "-o", model, "--force", *SMALL)
+def test_a_teacher_is_not_replaced_by_its_student(refuse: Refusal, world: World, teacher: Path, tmp_path: Path) -> None:
+    shutil.copytree(teacher, tmp_path / "teacher")
+    message = refuse("train", world.data, "--teacher", "teacher", "-o", "teacher", "--force", "--alone", "9", *SMALL)
+    assert "is in the folder that --force would replace" in message
 
 
 def test_resume_has_its_own_teacher(call: Call, refuse: Refusal, world: World, teacher: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Clustering by bisection: its cuts against brute force, its tables against those of the transport and of chance."""
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,12 +175,20 @@ def test_an_auction_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_auction_that_ends_too_late_gives_what_coarser_bids_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = np.random.default_rng(2).random((60, 4)).astype(np.float32)
     bids = np.tile(np.arange(4, dtype=np.int32), (60, 1)), np.zeros(60, np.int32), np.arange(0, 61, 15)[None]
-    coarse = bidding.auction(costs, *bids, np.zeros((1, 4)), epsilon=0.05, phases=1)
+    ended, prices = np.zeros((1, 4)), np.zeros((1, 4))
+    coarse = bidding.auction(costs, *bids, ended, epsilon=0.05, phases=1)
     phase = bidding._phase
-    monkeypatch.setattr(bidding, "_phase", lambda *given: given[5] > 0.04 and phase(*given))
-    assert bidding.auction(costs, *bids, np.zeros((1, 4)), epsilon=0.01, phases=1) is None
-    found = bidding.auction(costs, *bids, np.zeros((1, 4)), epsilon=0.01, phases=2)
+
+    def impatient(*given: Any) -> bool:
+        done = phase(*given)
+        return done and given[5] > 0.04
+
+    monkeypatch.setattr(bidding, "_phase", impatient)
+    found = bidding.auction(costs, *bids, prices, epsilon=0.01, phases=2, or_coarser=True)
     assert (found == coarse).all()
+    assert (prices == ended).all()
+    assert bidding.auction(costs, *bids, prices, epsilon=0.01, phases=2) is None
+    assert bidding.auction(costs, *bids, prices, epsilon=0.01, phases=1, or_coarser=True) is None
 
 
 def test_vectors_do_not_depend_on_how_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def test_a_sample_is_stretches_from_all_over_the_text() -> None:
     assert some[0, 0] == 0
     assert some[-1, -1] == ids[-1]
     assert np.ptp(np.diff(some[:, 0])) <= 1
-    for whole in (0, len(ids), len(ids) + 1):
+    for whole in (0, len(ids) - 1, len(ids), len(ids) + 1):
         assert sampled(ids, whole) is ids
     assert (sampled(ids[:100], 50) == ids[:100]).all()  # less than a stretch
 

@@ -119,20 +119,23 @@ def auction(
     *,
     epsilon: float,
     phases: int,
+    or_coarser: bool = False,
 ) -> NDArray[np.int64] | None:
     """(V,): one of its candidates for every word, at about the least cost, every bin full; None if it takes too long.
 
     costs (V, k); group (V,) of each word; firsts (G, n + 1): bin (g, i) has room for firsts[g, i + 1] - firsts[g, i]
-    words, all of them for V; prices (G, n): where the bids begin, changed to where they end. ε ends at `epsilon`, or
-    where many words are alike and outbid each other by ever less, at the last one that did not take too long.
+    words, all of them for V; prices (G, n): where the bids begin, changed to where they end. ε ends at `epsilon`. Where
+    many words are alike they outbid each other by ever less: with or_coarser, what takes too long ends at the last ε
+    that did not.
     """
-    found = None
+    found, ended = None, prices.copy()
     for phase in range(phases - 1, -1, -1):
         chosen = np.empty(len(costs), np.int64)
         if not _phase(costs, candidates, group, firsts, prices, epsilon * SHRINK**phase, chosen):
-            break
+            prices[:] = ended
+            return found if or_coarser else None
         prices -= prices.min()
-        found = chosen
+        found, ended = chosen, prices.copy()
     return found
 
 

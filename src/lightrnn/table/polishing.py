@@ -71,7 +71,7 @@ def _bid(
             prices = np.tile(sampled, (len(firsts), 1))
         candidates, costs = cheapest_values(distances, prices, group, values, progress=progress, what=what)
         least = max(TOLERANCE * float(costs.mean()), 1e-30)
-        found = auction(costs, candidates, group, firsts, prices, epsilon=least, phases=PHASES)
+        found = auction(costs, candidates, group, firsts, prices, epsilon=least, phases=PHASES, or_coarser=True)
         if found is None:
             break
         centroids = means(vectors, weights, found, n)

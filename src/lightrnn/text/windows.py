@@ -68,10 +68,11 @@ def stream_windows(
 
 
 def sampled(ids: Ids, words: int) -> Ids:
-    """About so many words of a text, in stretches at equal distances; 0, or more than it has: all of it."""
-    if not 0 < words < len(ids):
+    """About so many words of a text, in stretches at equal distances; 0, or about as many as it has: all of it."""
+    stretches = -(-words // STRETCH)
+    if not 0 < stretches * STRETCH < len(ids):
         return ids
-    begins = np.linspace(0, max(len(ids) - STRETCH, 0), -(-words // STRETCH)).astype(np.int64)
+    begins = np.linspace(0, len(ids) - STRETCH, stretches).astype(np.int64)
     return np.concatenate([ids[begin : begin + STRETCH] for begin in begins.tolist()])
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 import torch
 
 from ..config import Recipe, TrainingConfig
+from ..inference.loading import all_members
 from ..inference.passes import evaluate
 from ..models.folder import METRICS
 from ..models.kind import build, kind_of
@@ -72,7 +73,7 @@ def train(
     If there is a model in `folder` already, `force` replaces it, when the new one has begun.
     """
     recipe = fitted(recipe, corpus, table=start.table if start else None, init=init, teacher=teacher)
-    inputs = [corpus.path, *([teacher.path] if teacher else [])]
+    inputs = [corpus.path, *(all_members([teacher.path]) if teacher else [])]
     with locked(folder):
         with replace_output(folder, "model", inputs=inputs, force=force) as stage:
             run = begin(corpus, recipe, stage, start, init, teacher, device=device, progress=progress)

@@ -26,6 +26,7 @@ from ..table.matching import Matching, table_cost
 from ..table.word_table import WordTable
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
+from ..text.windows import sampled
 from .word_sums import matching_costs, mean_states, word_sums
 
 NOTHING_TO_REFINE = "all words stand alone, so a refinement has none to move; leave --refine out, or lower --alone"
@@ -100,10 +101,10 @@ def _cluster(
     refuse_clustering_beyond_memory(len(model.table.sharing), model.table.shared.shape, config.clustering)
     sums = word_sums(model, ids, vocabulary, components=1, sample=config.sample, progress=progress)
     old, way, counts = model.table, config.clustering, sums.counts
-    rows = old.shared.codes[:, 0] if config.sample else None
-    states = shrink(mean_states(sums), counts, rows)
+    is_sample = sampled(ids, config.sample) is not ids
+    states = shrink(mean_states(sums), counts, old.shared.codes[:, 0] if is_sample else None)
     del sums
-    weights = root_counts(vocabulary.counts[old.sharing] if config.sample else counts)
+    weights = root_counts(vocabulary.counts[old.sharing] if is_sample else counts)
     shape = old.shared.shape
     found = cluster(states, weights, shape, way=way, seed=seed, in_place=True, progress=progress)
     return NextTable(old.with_shared(WordTable(found.codes, shape)))
