@@ -30,7 +30,8 @@ from corpora import POOLED, lines_of
 from measured import Cost, lightrnn
 
 MARKS = [f"|{letter}".encode() for letter in string.ascii_uppercase + string.ascii_lowercase]
-SHARD_LINES = 50_000
+SHARD_LINES = 8_000  # of each language and copy
+TOGETHER = 100  # lines of a language and copy, before the next one's: an hour of training meets all of them
 HELD_OUT_LINES = 500  # of each language, for validation and for the test
 
 
@@ -40,28 +41,34 @@ def marked(lines: list[bytes], mark: bytes) -> bytes:
 
 
 def make_text(folder: Path, copies: int, share: float) -> int:
-    """Shards of all copies of the training text, and two texts to hold out whose lines take turns with the marks; the
-    bytes of all."""
+    """Shards of all copies of the training text, taking turns, and two texts to hold out; the bytes of all."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "train").mkdir(parents=True)
     marks = MARKS[:copies]
-    for name in POOLED:
-        for number, lines in enumerate(_batches(lines_of(name), share)):
-            for mark in marks:
-                path = folder / "train" / f"{mark.decode()[1:]}-{name}-{number:03}.gz"
-                with gzip.open(path, "wb", compresslevel=1) as file:
-                    file.write(marked(lines, mark))
-        print(f"\r{name}", end="", file=sys.stderr, flush=True)
+    of_languages = (_lots(lines_of(name), share) for name in POOLED)
+    for number, lots in enumerate(itertools.zip_longest(*of_languages, fillvalue=[])):
+        with gzip.open(folder / "train" / f"{number:03}.gz", "wb", compresslevel=1) as file:
+            for begin in range(0, max(map(len, lots)), TOGETHER):
+                file.writelines(marked(lot[begin : begin + TOGETHER], mark) for lot in lots for mark in marks)
+        print(f"\rshard {number}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    for split in ("valid", "test"):
-        with (folder / f"{split}.txt").open("wb") as file:
-            for name in POOLED:
-                held_out = itertools.islice(lines_of(name, split), HELD_OUT_LINES)
-                file.writelines(marked([line], mark) for line, mark in zip(held_out, itertools.cycle(marks)))
+    hold_out(folder, marks)
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _batches(lines: Iterator[bytes], share: float) -> Iterator[list[bytes]]:
+def hold_out(folder: Path, marks: list[bytes]) -> None:
+    """Two texts of all languages and marks, some lines of each together: a text does not change its copy at every
+    line."""
+    for split in ("valid", "test"):
+        with (folder / f"{split}.txt").open("wb") as file:
+            for name in POOLED:
+                lines = list(itertools.islice(lines_of(name, split), HELD_OUT_LINES))
+                each = -(-len(lines) // len(marks))
+                for number, mark in enumerate(marks):
+                    file.write(marked(lines[number * each : (number + 1) * each], mark))
+
+
+def _lots(lines: Iterator[bytes], share: float) -> Iterator[list[bytes]]:
     """Lines in lots, and of each lot a share."""
     while lot := list(itertools.islice(lines, SHARD_LINES)):
         yield lot[: max(1, round(share * len(lot)))]
@@ -120,7 +127,7 @@ def main() -> None:
             *("reallocate", model, data, "--refine", "cluster", "--sample", arguments.sample, "-o", moved),
             *(*threads, "--force"),
         ),
-        "evaluate": ("evaluate", model, data, *threads, "--json"),
+        "evaluate": ("evaluate", model, text / "test.txt", *threads, "--json"),
         "next": ("next", model, "il|A était|A une|A", *threads, "--json"),
         "info": ("info", model, "--json"),
     }
