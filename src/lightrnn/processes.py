@@ -136,18 +136,16 @@ def joined(device: "torch.device") -> Iterator[Processes]:
     if size < 2:
         yield _here
         return
-    from torch import distributed
-
     try:
-        _here = _connected(_from_environment("RANK", None), size, device.type == "cuda")
+        _here = several = _connected(_from_environment("RANK", None), size, device.type == "cuda")
     except LightRNNError as error:
         raise error if local_rank() == 0 else ToldElsewhere(str(error)) from None
     try:
-        yield _here
-        _here.heard(None)  # nobody leaves while others are still at it
+        yield several
+        several.heard(None)  # nobody leaves while others are still at it
     finally:
+        several.leave()
         _here = Processes()
-        distributed.destroy_process_group()
 
 
 def _connected(rank: int, size: int, on_cuda: bool) -> "_Several":
@@ -223,6 +221,14 @@ class _Several(Processes):
 
     def __init__(self, rank: int, size: int, group: Any) -> None:
         self.rank, self.size, self._group = rank, size, group
+
+    def leave(self) -> None:
+        """Let go of the others. PyTorch ends a group's threads when nobody holds the group any more; a thread that
+        outlives Python's own end may abort the process."""
+        from torch import distributed
+
+        self._group = None
+        distributed.destroy_process_group()
 
     def led(self, decide: Callable[[], T]) -> T:
         value: T = json.loads(self._said(json.dumps(decide()).encode() if self.leads else b"", leader=0))

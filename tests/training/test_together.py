@@ -213,6 +213,27 @@ def test_sigkills_under_torchrun_change_nothing(
 # --- what is refused
 
 
+THREADS_LEFT = """
+import os, pathlib, torch
+from lightrnn.processes import joined
+
+def names():
+    return [pathlib.Path(f"/proc/self/task/{task}/comm").read_text() for task in os.listdir("/proc/self/task")]
+
+with joined(torch.device("cpu")) as kept:
+    kept.add([torch.ones(3)])
+    print(sum("gloo" in name for name in names()) > 0)
+print(sum("gloo" in name for name in names()))
+"""
+
+
+@pytest.mark.skipif(not CHILDREN.exists(), reason="threads are counted in /proc")
+def test_no_thread_of_the_network_outlives_the_processes_time_together() -> None:
+    """One that is still there when Python ends may abort the process, whose work was done."""
+    for result in run_side_by_side((), (), script=THREADS_LEFT):
+        assert (result.code, result.out, result.err) == (0, "True\n0\n", "")
+
+
 def test_unequal_data_are_refused_once(data: Path, tmp_path: Path) -> None:
     prepare(out=tmp_path / "other", train=data / "train.txt", valid=data / "train.txt")
     folders = (data / "stream", tmp_path / "other")
