@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lightrnn.compare.grid import Budget, Grid
+from lightrnn.compare.grid import Budget, Grid, ModelEntry
 from lightrnn.config import ModelConfig, shipped_names
 from lightrnn.errors import LightRNNError
 from lightrnn.models.kind import Size, kind_of
@@ -40,7 +40,7 @@ BAD = [
     ({"model": [{"name": "A", "model": "transformer"}]}, "model 'A': model .* must be one of lightrnn, full, hsm"),
     (
         {"model": [{"name": "A", "hidden": 3}]},
-        "model 'A' has an unknown field 'hidden'; known are name, kind, seeds, on, recipe",
+        "model 'A' has an unknown field 'hidden'; known are name, kind, seeds, on, teacher, recipe",
     ),
     ({"model": [{"name": "A", "hidden_size": 0}]}, "model 'A': hidden_size .* must be a whole number at least 1"),
     ({"model": [{"name": "A", "epochs": 3}]}, "model 'A': epochs is the whole grid's"),
@@ -53,6 +53,13 @@ BAD = [
     ({"model": [{"name": "A", "kind": "ngram", "hidden_size": 3}]}, "unknown field 'hidden_size'; known are .*order"),
     ({"model": [{"name": "A b"}, {"name": "A-b"}], "mix": False}, "models 'A b' and 'A-b' are too alike"),
     ({"model": [{"name": "//"}]}, "needs a name with letters or figures in it, got '//'"),
+    (
+        {"model": [{"name": "A", "teacher": "B"}, {"name": "B"}], "mix": False, "target": "A"},
+        "model 'A': teacher must be the name of a network that stands before it, got 'B'",
+    ),
+    ({"model": [{"name": "A", "teacher_share": 0.2}]}, "model 'A': teacher_share changes nothing without a teacher"),
+    ({"cache": 0}, "cache must be a whole number above 0, got 0"),
+    ({"adapt": 1}, "adapt must be true or false, got 1"),
     ({"model": [{}]}, r"\[\[model\]\] number 1 needs a name"),
     ({"shared": {"seed": 1}}, r"\[shared\]: seed is the whole grid's"),
     ({"shared": {"size": 1}}, r"\[shared\] has an unknown field 'size'"),
@@ -97,9 +104,20 @@ def test_n_gram_models_have_one_run_and_seeds_take_turns() -> None:
     assert [run.recipe.training.seed for run in runs if run.recipe] == [3, 3, 5, 5]
 
 
+def test_a_teacher_has_its_students_seed_where_it_can() -> None:
+    models = [{"name": "large", "seeds": [1, 2]}, {"name": "small", "teacher": "large", "seeds": [1, 2, 3]}]
+    grid = grid_with(model=models, mix=False, target="large")
+    teachers = {run.seed: grid.teacher_of(run) for run in grid.runs() if run.model.name == "small"}
+    assert {seed: (run.model.name, run.seed) for seed, run in teachers.items() if run} == {
+        **{1: ("large", 1), 2: ("large", 2)},
+        3: ("large", 1),
+    }
+    assert grid.teacher_of(grid.runs()[0]) is None
+
+
 def test_grids_that_ship() -> None:
     grids = {name: Grid.load(name) for name in shipped_names("grid")}
-    ours = {"main", "ablation", "opponents", "characters", "sizes", "alone", "time", "converged"}
+    ours = {"main", "ablation", "opponents", "characters", "sizes", "alone", "time", "converged", "parts"}
     assert set(grids) == ours | {"paper-aclw", "paper-billionw"}
     assert {entry.recipe.model.layers for entry in grids["opponents"].models} == {2}
     kinds = {entry.recipe.model.model if entry.recipe else "ngram" for entry in grids["main"].models}
@@ -147,6 +165,36 @@ def test_the_converged_grid_has_the_sizes_that_it_names_and_ends_by_patience() -
     assert kinds == {"ngram", "lightrnn", "full", "hsm", "chsm", "adaptive", "blackout"}
     opponents = [found["eltec-cs-1m"] for name, found in millions.items() if name not in ours]
     assert min(opponents) == pytest.approx(10, rel=0.05)  # the smallest has some ten times as many as LightRNN 1M
+
+
+def test_the_grid_of_parts_adds_one_at_a_time_then_all() -> None:
+    grid = Grid.load("parts")
+    base, *others = [entry for entry in grid.models if entry.name != "teacher, 1M"]
+    for corpus, words in VOCABULARIES.items():
+        sizes = {
+            entry.name: sum(
+                parameters_of(replace(recipe.model, alone=min(int(recipe.model.alone), words)), words).values()
+            )
+            for entry in grid.models
+            if (recipe := entry.recipe_on(corpus))
+        }
+        assert sizes[base.name] == pytest.approx(250_000, rel=0.06)
+        assert sizes["teacher, 1M"] == pytest.approx(1e6, rel=0.03)
+        assert {name for name in sizes if sizes[name] == sizes[base.name]} == {
+            *(base.name, "dropout after an epoch", "averaged weights", "taught")
+        }
+
+    def parts(entry: ModelEntry) -> dict[str, Any]:
+        then, now = (
+            {name: value for section in recipe.to_dict().values() for name, value in section.items()}
+            for recipe in (base.recipe, entry.recipe)
+        )
+        return {name: now[name] for name in now if now[name] != then[name]} | {"teacher": entry.teacher}
+
+    *single, together = [parts(entry) for entry in others]
+    united = {name: value for found in single for name, value in found.items() if value is not None}
+    assert united == together
+    assert united["teacher"] == "teacher, 1M"
 
 
 def test_a_network_may_differ_on_a_corpus() -> None:

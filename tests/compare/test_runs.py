@@ -17,9 +17,11 @@ import lightrnn.compare.runs
 from helpers import CPU, FLOAT32, ROOT, Call, edit_json, made_up_text, refused, run_apart
 from lightrnn.cli import screen
 from lightrnn.compare.grid import Grid
+from lightrnn.compare.report import write_report
 from lightrnn.compare.runs import Comparison, read_run
 from lightrnn.config import Recipe
 from lightrnn.errors import LightRNNError
+from lightrnn.inference import network
 from lightrnn.inference.lm import LM, NGramLM
 from lightrnn.inference.loading import load
 from lightrnn.inference.mixture import Mix
@@ -29,6 +31,7 @@ from lightrnn.runtime import Progress, silent
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap
 from lightrnn.training.starts import words_alone
+from lightrnn.training.teaching import Teacher
 
 WALL_CLOCK = ("words_per_second", "training_seconds", "start_table_seconds", "refinement_seconds", "refinement_share")
 GRID = (Path(__file__).parent / "grid.toml").read_text(encoding="utf-8")
@@ -115,6 +118,43 @@ def test_a_run_holds_what_the_models_themselves_say(
     # seconds between the last validation and the end
     assert light["curve"][-1]["seconds"] == pytest.approx(total, abs=0.1)
     assert light["machine"]["threads"] == 1
+
+
+def test_networks_that_learn_as_they_read_and_from_others(
+    tiny: Corpus, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "FAMILIAR", 200)  # words that are drawn before learning
+    alone = {"alone": 9, "tied": True}
+    models = [{"name": "large", **alone}, {"name": "HSM", "model": "hsm"}]
+    models.append({"name": "small", **alone, "hidden_size": 8, "teacher": "large", "teacher_share": 0.6})
+    grid = grid_for(tiny, model=models, mix=False, adapt=True, cache=30)
+    comparison = Comparison(grid, tmp_path / "results", tmp_path / "work", device=CPU)
+    large, hsm, small = comparison.missing()
+    with pytest.raises(LightRNNError, match=r"its teacher, large, has no trained model in .*/work; run it first$"):
+        comparison.train(small)
+    run_all(comparison)
+    taught = json.loads((comparison.work / small.name / "config.json").read_text())["training"]
+    assert taught["teacher"] == Teacher.load(comparison.work / large.name).digest
+    assert [facts.get("teacher") for facts in comparison.finished()] == [None, None, "large"]
+    for run, facts in zip((large, hsm, small), comparison.finished(), strict=True):
+        # the same figures by the command
+        asked = ("evaluate", comparison.work / run.name, tiny.path, "--cache", 30, "--json")
+        static, adapted = (json.loads(call(*asked, *options).out) for options in ((), ("--adapt",)))
+        assert facts["test"] == pytest.approx(static["perplexity"], rel=FLOAT32)
+        assert facts["while_reading"] == pytest.approx(
+            {
+                "with_cache": static["with_cache"]["perplexity"],
+                "adapted": adapted["adapted"]["perplexity"],
+                "adapted_with_cache": adapted["adapted_with_cache"]["perplexity"],
+            },
+            rel=FLOAT32,
+        )
+    write_report(comparison, with_plots=False, command="it")
+    header = (comparison.results / "tables.md").read_text(encoding="utf-8")
+    assert "| test, cache | test, adapted | test, adapted, cache |" in header
+    models[2]["teacher"] = "HSM"
+    with pytest.raises(LightRNNError, match="tiny, small, run with large for its teacher; rename the model"):
+        Comparison(grid_for(tiny, model=models, mix=False), comparison.results, comparison.work)
 
 
 def test_the_weight_of_a_mix_is_found_on_the_validation_text_alone(
@@ -469,6 +509,7 @@ def test_runs_tell_a_flipped_bit(call: Call, compared: Path) -> None:
         lambda c: c.update(machine=None),
         lambda c: c.update(bytes={}),
         lambda c: c.update(alone=-1),
+        lambda c: c.update(while_reading={"adapted": -1}),
         lambda c: c.update(date=5),
         lambda c: c.update(model="another"),
         lambda c: c.update(seed=1),

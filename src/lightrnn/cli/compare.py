@@ -56,6 +56,8 @@ def compare(
       epochs = 5
       mix = true               # with the n-gram model; weights found on the validation text
       target = "HSM"           # time how long the others take to reach its perplexity
+      adapt = true             # what a network is worth too when it learns as it reads the test text,
+      cache = 2000             # and with a cache of so many words
       [shared]                 # fields of all networks
       recipe = "small"
       [[corpus]]
@@ -66,6 +68,10 @@ def compare(
       [[model]]
       name = "HSM"
       model = "hsm"            # any field of a recipe
+      [[model]]
+      name = "smaller"
+      hidden_size = 100
+      teacher = "LightRNN"     # a model above, from which this one learns besides the text
       [[model]]
       name = "KN-5"
       kind = "ngram"
@@ -184,4 +190,5 @@ def _run(comparison: Comparison, run: GridRun) -> None:
     with screen.counter("words") as progress:
         facts = comparison.finish(run, progress)
     mixed = f", mixed {facts['mix']['test']:.2f}" if facts["mix"] else ""
-    screen.note(f"  valid {facts['valid']:.2f}, test {facts['test']:.2f}{mixed}")
+    beside = "".join(f", {name.replace('_', ' ')} {ppl:.2f}" for name, ppl in facts.get("while_reading", {}).items())
+    screen.note(f"  valid {facts['valid']:.2f}, test {facts['test']:.2f}{mixed}{beside}")

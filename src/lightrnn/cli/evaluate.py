@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -15,11 +14,9 @@ from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, cho
 from .texts import ids_of
 
 if TYPE_CHECKING:
-    from ..inference.evaluation import Evaluation
-    from ..inference.features import Reading
     from ..inference.lm import LM
     from ..inference.network import NetworkLM
-    from ..runtime import Progress
+    from ..inference.while_reading import Worth
     from ..text.spelling import Ids
 
 
@@ -99,8 +96,12 @@ def evaluate(
         )
         others = []
         if adapt or cache:
-            network = cast("NetworkLM", lm)
-            others = _adaptive(network, ids, name, learning if adapt else None, cache, held_out, progress)
+            from ..inference.while_reading import while_reading
+
+            network, settings = cast("NetworkLM", lm), learning if adapt else None
+            others = while_reading(
+                network, ids, name, learning=settings, cache=cache, held_out=held_out, progress=progress
+            )
     names = lm.part_names
     if as_json:
         facts = {
@@ -113,7 +114,7 @@ def evaluate(
             "parts": dict(zip(names, result.parts, strict=True)),
             "words_per_second": result.words_per_second,
         }
-        screen.print_json(facts | {other.name: other.facts for other in others})
+        screen.print_json(facts | {other.name: _facts(other) for other in others})
         return
     rows = [
         ["convention", result.convention],
@@ -125,7 +126,7 @@ def evaluate(
         *([f"  {name}", f"{part / result.tokens:.4f}"] for name, part in zip(names, result.parts, strict=True)),
         ["words/s", f"{result.words_per_second:,.0f}"],
     ]
-    screen.out.print(screen.table(None, "", "", rows=rows + [row for other in others for row in other.rows]))
+    screen.out.print(screen.table(None, "", "", rows=rows + [row for other in others for row in _rows(other)]))
 
 
 def _held_out(lm: LM, text: list[str], tuned_on: str | None) -> Ids:
@@ -151,58 +152,15 @@ def _check_adaptive(lm: LM, name: str, adapt: bool, cache: int, learning: dict[s
         raise LightRNNError("--adapt reads a text as one stream; add --convention stream")
 
 
-def _adaptive(
-    lm: NetworkLM,
-    ids: Ids,
-    name: Convention,
-    learning: dict[str, float] | None,
-    cache_size: int,
-    held_out: Ids | None,
-    progress: Progress,
-) -> list[_Worth]:
-    """What the text is worth to a network that learns (by these settings), and to one with a cache."""
-    from ..inference.cache import CacheLM
-    from ..inference.evaluation import measure
-    from ..inference.tuning import CachedReading
-
-    def read(text: Ids) -> Reading:
-        if learning is None:
-            return lm.read(text, name, progress=progress)
-        try:
-            return lm.read_adapting(text, **learning, progress=progress)
-        finally:
-            lm.reset()
-
-    reading, found = read(ids), []
-    if learning is not None:
-        found.append(_Worth("adapted", measure(lambda: reading.log_probs, ids, lm.vocabulary, name), {}))
-    if held_out is not None:
-        cached = CachedReading.tuned(CacheLM(lm, cache_size), read(held_out), held_out, name, progress)
-        result = measure(lambda: cached.log_probs(reading, ids, name, progress), ids, lm.vocabulary, name)
-        told = {"size": cache_size, "weight": cached.weight, "flatness": cached.cache.flatness}
-        found.append(_Worth("adapted_with_cache" if learning is not None else "with_cache", result, told))
-    return found
+def _facts(worth: Worth) -> dict[str, float]:
+    result = worth.result
+    known = result.perplexity_known
+    return {"perplexity": result.perplexity, "perplexity_without_unknown": known, **worth.settings}
 
 
-@dataclass(frozen=True)
-class _Worth:
-    """A figure beside the plain one, what it is called, and the settings that were found for it."""
-
-    name: str
-    result: Evaluation
-    settings: dict[str, float]
-
-    @property
-    def facts(self) -> dict[str, float]:
-        result = self.result
-        known = result.perplexity_known
-        return {"perplexity": result.perplexity, "perplexity_without_unknown": known, **self.settings}
-
-    @property
-    def rows(self) -> list[list[str]]:
-        name = self.name.replace("_", " ")
-        return [
-            [f"perplexity, {name}", f"{self.result.perplexity:.2f}"],
-            ["  without unknown words", f"{self.result.perplexity_known:.2f}"],
-            *([f"  {setting}", f"{value:.3g}"] for setting, value in self.settings.items()),
-        ]
+def _rows(worth: Worth) -> list[list[str]]:
+    return [
+        [f"perplexity, {worth.name.replace('_', ' ')}", f"{worth.result.perplexity:.2f}"],
+        ["  without unknown words", f"{worth.result.perplexity_known:.2f}"],
+        *([f"  {setting}", f"{value:.3g}"] for setting, value in worth.settings.items()),
+    ]

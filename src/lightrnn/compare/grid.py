@@ -4,6 +4,8 @@
     minutes = 15                   # or epochs: the budget of every network; a corpus may have its own
     mix = true                     # each network also mixed with the first n-gram model
     target = "HSM 200"             # whose best validation perplexity the others are timed to
+    adapt = true                   # each network also learning from the test text as it reads it
+    cache = 2000                   # and with a cache of so many words, with and without learning
 
     [shared]                       # fields of all networks
     recipe = "plain"
@@ -17,6 +19,10 @@
     name = "HSM 200"
     model = "hsm"                  # any field of a recipe
     on.ptb = { dropout = 0.5 }     # other ones on one of the corpora
+
+    [[model]]
+    name = "LightRNN, taught"
+    teacher = "LightRNN"           # learns from another model of the grid, which stands before it
 
     [[model]]
     name = "KN-5"
@@ -41,9 +47,14 @@ from ..training.fitting import check_rounds
 
 NO_END = 1e5  # epochs, where minutes are the budget
 RECIPE_FIELDS = {f.name: f for section in (ModelConfig, TrainingConfig, BootstrapConfig) for f in fields(section)}
-del RECIPE_FIELDS["teacher_share"]  # models of a grid have no teacher
 NOT_A_MODELS = ("epochs", "minutes", "seed")
-NOT_A_RECIPES = ("name", "kind", "seeds", "on")
+BESIDE: dict[str, type | None] = {
+    "name": str,
+    "kind": str,
+    "seeds": list,
+    "on": dict,
+    "teacher": str,
+}  # a model's recipe
 NOUNS: dict[type, str] = {
     str: "a string that is not empty",
     bool: "true or false",
@@ -92,6 +103,7 @@ class ModelEntry:
     order: int = 0
     seeds: tuple[int, ...] = ()  # its own, where it has other ones than the grid
     on: Mapping[str, Recipe] = field(default_factory=dict, hash=False)  # by corpus, where it differs there
+    teacher: str | None = None  # the name of the model that it learns from
 
     def recipe_on(self, corpus: str) -> Recipe | None:
         return self.on.get(corpus, self.recipe)
@@ -122,14 +134,17 @@ class GridRun:
 
 @dataclass(frozen=True)
 class Grid:
-    """What to run. mix: each network also mixed with the first n-gram model; target: whose perplexity is to reach."""
+    """What to run. mix: each network also mixed with the first n-gram model; target: whose perplexity is to reach;
+    adapt, cache: what each is worth too when it learns as it reads, and with a cache of so many words."""
 
     name: str
     corpora: tuple[CorpusEntry, ...]
     models: tuple[ModelEntry, ...]
     seeds: tuple[int, ...]
-    mix: bool
-    target: str | None
+    mix: bool = False
+    target: str | None = None
+    adapt: bool = False
+    cache: int = 0
 
     @classmethod
     def load(cls, name: str, budget: Budget | None = None) -> "Grid":
@@ -141,7 +156,8 @@ class Grid:
     def from_dict(cls, values: Facts, name: str, base: Path | None = None, budget: Budget | None = None) -> "Grid":
         origin = f"the grid {name}"
         kinds = {"corpus": list, "model": list, "shared": dict, "seeds": list, "mix": bool, "target": str}
-        _check_fields(values, kinds | {"epochs": float, "minutes": float}, origin)
+        kinds |= {"epochs": float, "minutes": float, "adapt": bool, "cache": int}
+        _check_fields(values, kinds, origin)
         for needed in ("corpus", "model"):
             if needed not in values:
                 raise LightRNNError(f"{origin} has no [[{needed}]]; add one")
@@ -155,7 +171,8 @@ class Grid:
             _model(entry, values.get("shared", {}), _place(origin, "model", index, entry))
             for index, entry in enumerate(values["model"], 1)
         )
-        grid = cls(name, corpora, models, seeds, values.get("mix", False), values.get("target"))
+        asked = {field: values[field] for field in ("mix", "target", "adapt", "cache") if field in values}
+        grid = cls(name, corpora, models, seeds, **asked)
         grid._check(origin)
         return grid
 
@@ -173,12 +190,27 @@ class Grid:
                     f"{origin}, model {model.name!r}: on names the corpora, {', '.join(known)}, got {unknown[0]!r}"
                 )
         networks = [model.name for model in self.models if model.recipe]
+        for model in self.models:
+            before = networks[: networks.index(model.name)] if model.recipe else []
+            if model.teacher is not None and model.teacher not in before:
+                raise LightRNNError(
+                    f"{origin}, model {model.name!r}: teacher must be the name of a network that stands before it, got "
+                    f"{model.teacher!r}"
+                )
         if self.mix and len(networks) == len(self.models):
             raise LightRNNError(f'{origin}: mix = true needs a model of kind = "ngram"; add one, or leave mix out')
         if self.target is not None and self.target not in networks:
             raise LightRNNError(
                 f"{origin}: target must be the name of a network, one of {', '.join(networks)}, got {self.target!r}"
             )
+
+    def teacher_of(self, run: GridRun) -> GridRun | None:
+        """The run whose model a run learns from: of the same seed, where there is one."""
+        if run.model.teacher is None:
+            return None
+        teacher = next(model for model in self.models if model.name == run.model.teacher)
+        seeds = teacher.seeds or self.seeds
+        return GridRun(run.corpus, teacher, run.seed if run.seed in seeds else seeds[0])
 
     def runs(self) -> list[GridRun]:
         """All there are: one seed of everything, then the next."""
@@ -285,17 +317,20 @@ def _model(entry: Any, shared: Facts, where: str) -> ModelEntry:
             raise LightRNNError(f"{where}: order must be at most 99, got {entry['order']}")
         return ModelEntry(_name(entry, where), order=entry.get("order", 5))
     _check_settings(shared, {}, f"{where}, [shared]")
-    _check_settings(entry, {"name": str, "kind": str, "seeds": list, "on": dict}, where)
+    _check_settings(entry, BESIDE, where)
     if entry.get("kind", "network") != "network":
         raise LightRNNError(f"{where}: kind must be network or ngram, got {shown(entry['kind'])}")
-    overrides = shared | {name: value for name, value in entry.items() if name not in NOT_A_RECIPES}
+    overrides = shared | {name: value for name, value in entry.items() if name not in BESIDE}
+    if "teacher_share" in overrides and "teacher" not in entry:
+        raise LightRNNError(f"{where}: teacher_share changes nothing without a teacher; leave it out, or name one")
     recipe = _recipe(overrides, where)
     on = {}
     for corpus, others in entry.get("on", {}).items():
         place = f"{where}, on {corpus!r}"
         _check_settings(others, {}, place)
         on[corpus] = _recipe(overrides | others, place)
-    return ModelEntry(_name(entry, where), recipe, seeds=_seeds(entry.get("seeds", []), where), on=on)
+    seeds = _seeds(entry.get("seeds", []), where)
+    return ModelEntry(_name(entry, where), recipe, seeds=seeds, on=on, teacher=entry.get("teacher"))
 
 
 def _check_settings(values: Any, beside: dict[str, type | None], where: str) -> None:

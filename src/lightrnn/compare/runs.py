@@ -28,6 +28,7 @@ from ..inference.evaluation import perplexity_of
 from ..inference.lm import LM, NGramLM
 from ..inference.mixture import mixed, tune
 from ..inference.network import NetworkLM
+from ..inference.while_reading import while_reading
 from ..models.checkpoint import load_model
 from ..models.folder import CONFIG, TRAINING, VOCABULARY, read_config
 from ..models.kind import kind_of
@@ -41,6 +42,7 @@ from ..text.presets import find_preset, find_splits
 from ..training import bootstrap
 from ..training.fitting import fitted
 from ..training.run import load_run, read_metrics
+from ..training.teaching import Teacher
 from .grid import Budget, CorpusEntry, Grid, GridRun, slug
 
 RUN_FORMAT = 1
@@ -63,7 +65,12 @@ FACTS = record(  # of a finished run
         ),
         "machine": record({"cpu": text(), "threads": whole(1), "device": text(), "torch": text()}),
     },
-    {"sha256": digest(), "alone": whole()},
+    {
+        "sha256": digest(),
+        "alone": whole(),
+        "teacher": text(),
+        "while_reading": record({}, dict.fromkeys(("adapted", "with_cache", "adapted_with_cache"), PERPLEXITY)),
+    },
 )
 
 Facts = dict[str, Any]
@@ -169,12 +176,25 @@ class Comparison:
             corpus,
             recipe,
             folder,
+            teacher=self._teacher(run),
             force=True,
             device=self.device,
             report=report,
             progress=progress,
             should_stop=should_stop,
         )
+
+    def _teacher(self, run: GridRun) -> Teacher | None:
+        teaching = self.grid.teacher_of(run)
+        if teaching is None:
+            return None
+        folder = self.work / teaching.name
+        if teaching in self.missing() or not folder.exists():
+            raise LightRNNError(
+                f"its teacher, {teaching.model.name}, has no trained model in {self.work}; run it first"
+                + (f" (once {self._file(teaching)} is removed)" if self._file(teaching).exists() else "")
+            )
+        return Teacher.load(folder)
 
     def finish(self, run: GridRun, progress: Progress = silent) -> Facts:
         """Score the held-out texts and write the run's file."""
@@ -191,6 +211,7 @@ class Comparison:
             "train_tokens": len(corpus.split("train")),
             "vocabulary_size": len(corpus.vocabulary),
             **measured,
+            **({"teacher": run.model.teacher} if run.model.teacher else {}),
             "machine": machine(self.device),
             "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
@@ -229,6 +250,7 @@ class Comparison:
             "valid": trained["best_perplexity"],
             "test": perplexity_of(test),
             "mix": mix,
+            "while_reading": self._while_reading(lm, corpus, progress),
             "parameters": sum(p.numel() for p in parameters.values()),
             "alone": model.config.alone,
             "bytes": sizes | {"packed": len(write(Network.load(folder))) if packs else sum(sizes.values())},
@@ -238,6 +260,22 @@ class Comparison:
             "refinement_seconds": refining,
             "refinement_share": refining / (before + seconds + refining),
             "curve": curve,
+        }
+
+    def _while_reading(self, lm: NetworkLM, corpus: Corpus, progress: Progress) -> dict[str, float]:
+        """Test perplexities of the network as it learns on the way and has a cache, as far as the grid asks for them.
+        Learning reads a text as a stream."""
+        grid, convention = self.grid, corpus.vocabulary.rules.convention
+        ways: list[dict[str, float] | None] = [None] if grid.cache else []
+        if grid.adapt and convention == "stream":
+            ways.append({})
+        valid, test = corpus.split("valid"), corpus.split("test")
+        return {
+            worth.name: worth.result.perplexity
+            for learning in ways
+            for worth in while_reading(
+                lm, test, convention, learning=learning, cache=grid.cache, held_out=valid, progress=progress
+            )
         }
 
     def _ngram(self, run: GridRun, corpus: Corpus, progress: Progress) -> Facts:
@@ -305,6 +343,8 @@ class Comparison:
             recipe = GridRun(corpus, model, facts["seed"]).recipe
             assert recipe is not None
             difference = _difference(Recipe.from_dict(facts["recipe"], str(self.results)), recipe)
+            if not difference and facts.get("teacher") != model.teacher:
+                difference = f"{facts.get('teacher') or 'nobody'} for its teacher"
         if difference:
             raise LightRNNError(f"{named}, run with {difference}; rename the model, or use another -o")
 

@@ -105,13 +105,20 @@ def _shown(column: Column, value: float | None, spread: float | None) -> str:
 
 
 COUNTED = ("training", "start_table", "refinement")  # what a budget of minutes counts
+VALID = Column("valid", _ppl, lambda run: run["valid"])
+TEST = Column("test", _ppl, lambda run: run["test"])
+PARAMETERS = Column("parameters", human_count, lambda run: run["parameters"])
+ALONE = Column("words alone", _count, lambda run: run.get("alone") or None)
 RESULTS = (
-    Column("valid", _ppl, lambda run: run["valid"]),
-    Column("test", _ppl, lambda run: run["test"]),
+    VALID,
+    TEST,
     Column("test, mixed with KN", _ppl, lambda run: run["mix"] and run["mix"]["test"]),
     Column("its weight", lambda w: f"{w:.2f}", lambda run: run["mix"] and run["mix"]["weight"]),
-    Column("parameters", human_count, lambda run: run["parameters"]),
-    Column("words alone", _count, lambda run: run.get("alone") or None),
+    Column("test, cache", _ppl, lambda run: run.get("while_reading", {}).get("with_cache")),
+    Column("test, adapted", _ppl, lambda run: run.get("while_reading", {}).get("adapted")),
+    Column("test, adapted, cache", _ppl, lambda run: run.get("while_reading", {}).get("adapted_with_cache")),
+    PARAMETERS,
+    ALONE,
     Column("weights", human_bytes, lambda run: run["bytes"]["weights"]),
     Column("table", human_bytes, lambda run: run["bytes"]["table"]),
     Column("vocabulary", human_bytes, lambda run: run["bytes"]["vocabulary"]),
@@ -121,7 +128,6 @@ RESULTS = (
     Column("words/s", _count, lambda run: run["words_per_second"]),
     Column("seconds", _count, lambda run: run["training_seconds"]),
 )
-VALID, TEST, PARAMETERS, ALONE = RESULTS[0], RESULTS[1], RESULTS[4], RESULTS[5]
 SIZES = (
     Column("layers", _count, lambda run: _network(run).layers),
     Column("embedding", _count, lambda run: _network(run).input_size),
