@@ -49,14 +49,17 @@ def fill_gradients(optimizers: Optimizers) -> None:
 
 
 @torch.no_grad()
-def average(optimizers: Optimizers, processes: Processes) -> None:
-    """Every parameter and its moments become the mean over all processes."""
+def average(optimizers: Optimizers, mean: nn.Module | None, processes: Processes) -> None:
+    """Every parameter and its moments become the mean over all processes; and the mean of past parameters, which is
+    linear in them: the mean of all processes' is that of what they would have had together."""
+    tensors = list(mean.parameters()) if mean else []
     for optimizer in optimizers.values():
         for parameter in _parameters(optimizer):
             moments = (t for name, t in optimizer.state[parameter].items() if name != "step")
-            for tensor in (parameter, *moments):
-                processes.add([tensor])
-                tensor.div_(processes.size)
+            tensors += (parameter, *moments)
+    for tensor in tensors:
+        processes.add([tensor])
+        tensor.div_(processes.size)
 
 
 def whole_state(state: State, share: Share, processes: Processes) -> State:

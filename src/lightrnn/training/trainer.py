@@ -236,7 +236,7 @@ class Trainer:
     def _meet(self) -> None:
         """Weights that were trained apart become their mean."""
         if not self.together:
-            average(self.optimizers, self.processes)
+            average(self.optimizers, self.average.model if self.average else None, self.processes)
             self.together = True
 
     def _share_clock(self) -> None:
