@@ -1,7 +1,7 @@
 """What several processes bring: two of one thread against one, and two hosts with a network between them.
 
     python benchmarks/distributed.py                 # both parts
-    python benchmarks/distributed.py --parts hosts --vocabulary 793881 --rates 1gbit 100mbit --local-steps 8
+    python benchmarks/distributed.py --parts hosts --kinds hsm full --rates 1gbit 100mbit --local-steps 8
 
 The model is stepped by the product's own Trainer, over a text of words drawn from a Zipf distribution; processes are
 pinned to a core each, with one thread.
@@ -40,6 +40,7 @@ from lightrnn.runtime import keep_memory, use_threads
 from throughput import made_up_words, trainer_of, with_words_alone
 
 CPU = torch.device("cpu")
+LIGHTRNN = "lightrnn"
 NO_LIMIT = "none"
 UNITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}
 INTERFACE = "lrnn"  # in each namespace
@@ -234,13 +235,15 @@ def over(hosts: list[str], task: Facts, cores: list[int]) -> Facts:
 
 
 def models(vocabulary: int, shared: Facts, units: int, opponent_units: int, kinds: list[str]) -> dict[str, Facts]:
-    """Fields by name; LightRNN at both sizes, opponents at their own."""
+    """Fields by name, those of some kinds; LightRNN at both sizes, opponents at their own."""
     found: dict[str, Facts] = {}
-    for size in dict.fromkeys((units, opponent_units)):
-        found[f"lightrnn {size}"] = {"hidden_size": size}
-        found[f"lightrnn {size}, words alone"] = {"hidden_size": size, **with_words_alone(vocabulary, size)}
     for kind in kinds:
-        found[f"{kind} {opponent_units}"] = {"hidden_size": opponent_units, "model": kind}
+        if kind != LIGHTRNN:
+            found[f"{kind} {opponent_units}"] = {"hidden_size": opponent_units, "model": kind}
+            continue
+        for size in dict.fromkeys((units, opponent_units)):
+            found[f"{kind} {size}"] = {"hidden_size": size}
+            found[f"{kind} {size}, words alone"] = {"hidden_size": size, **with_words_alone(vocabulary, size)}
     return {name: shared | fields for name, fields in found.items()}
 
 
@@ -250,7 +253,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=793_881)
     parser.add_argument("--units", type=int, default=650)
     parser.add_argument("--opponent-units", type=int, default=200, help="so that two full softmaxes fit into memory")
-    parser.add_argument("--kinds", nargs="*", default=["hsm", "full"])
+    parser.add_argument("--kinds", nargs="*", default=[LIGHTRNN, "hsm", "full"], help="between hosts")
     parser.add_argument("--batch-size", type=int, default=40)
     parser.add_argument("--window", type=int, default=35)
     parser.add_argument("--rates", nargs="*", default=["1gbit", "100mbit"])
@@ -267,12 +270,12 @@ def main() -> None:
     cores = cores if len(cores) > 1 else cores * 2  # two processes on one core: to try the script, not to measure
     shared = {"batch_size": arguments.batch_size, "window": arguments.window, "optimizer": "adam"}
     sizes = arguments.vocabulary, shared, arguments.units, arguments.opponent_units
-    fields = models(*sizes, arguments.kinds)
     base = {"vocabulary": arguments.vocabulary, "seconds": arguments.seconds, "round": 1}
     if "processes" in arguments.parts:
-        compare_processes(base | {"fields": fields[f"lightrnn {arguments.units}"]}, cores, arguments.repeats)
+        fields = models(*sizes, [LIGHTRNN])[f"{LIGHTRNN} {arguments.units}"]
+        compare_processes(base | {"fields": fields}, cores, arguments.repeats)
     if "hosts" in arguments.parts:
-        tasks = {name: base | {"fields": chosen} for name, chosen in fields.items()}
+        tasks = {name: base | {"fields": chosen} for name, chosen in models(*sizes, arguments.kinds).items()}
         compare_hosts(tasks, arguments.rates, arguments.local_steps, cores)
 
 

@@ -7,10 +7,10 @@
 The text is the pooled novels of six languages, 58 million words, in 13 copies whose words are marked by their copy: the
 the|A and the|B of two copies are different words, so that there are more than 10 million, in 750 million words. It is
 kept in FOLDER as shards, lightly compressed (2.5 GB), beside what the stages make: prepare, the start table (`train`
-whose minutes are over when the table is there), training, a refinement by clustering that reads a sample of the text,
-evaluation, next words. What a stage took is noted in FOLDER/stages.json when it has ended, and it is not run again:
-start the program again after a stop, with --from STAGE to repeat a stage and those after it. --copies, --share (of each
-novel) and --minutes make small trials.
+whose minutes are over when the table is there), training, evaluation, next words, a refinement by clustering that reads
+a sample of the text, and its evaluation. What a stage took is noted in FOLDER/stages.json when it has ended, and it is
+not run again: start the program again after a stop, with --from STAGE to repeat a stage and those after it. --copies,
+--share (of each novel) and --minutes make small trials.
 """
 
 import argparse
@@ -123,13 +123,14 @@ def main() -> None:
         ),
         "start": ("train", data, "-o", start, "--start", "bigram", "--minutes", 0.001, *training),
         "train": ("train", data, "-o", model, "--init", start, "--minutes", arguments.minutes, *training),
+        "evaluate": ("evaluate", model, text / "test.txt", *threads, "--json"),
+        "next": ("next", model, "il|A était|A une|A", *threads, "--json"),
+        "info": ("info", model, "--json"),
         "reallocate": (
             *("reallocate", model, data, "--refine", "cluster", "--sample", arguments.sample, "-o", moved),
             *(*threads, "--force"),
         ),
-        "evaluate": ("evaluate", model, text / "test.txt", *threads, "--json"),
-        "next": ("next", model, "il|A était|A une|A", *threads, "--json"),
-        "info": ("info", model, "--json"),
+        "evaluate moved": ("evaluate", moved, text / "test.txt", *threads, "--json"),
     }
     order = ["text", *commands]
     if arguments.first:
@@ -160,12 +161,13 @@ def show(done: dict[str, Any], order: list[str]) -> None:
     info = done["prepare"]["out"]
     tokens = info["splits"]["train"]["tokens"]
     print(f"{info['vocabulary_size']:,} words in the vocabulary, {tokens:,} in the training text")
-    print(f"{'stage':10} {'seconds':>9} {'memory':>11} {'of its own':>11}")
+    print(f"{'stage':14} {'seconds':>9} {'memory':>11} {'of its own':>11}")
     for stage in order:
         facts = done[stage]
         memory = "".join(f" {facts[name]:8,.0f} MB" for name in ("memory", "own") if name in facts)
-        print(f"{stage:10} {facts['seconds']:9,.1f}{memory}")
+        print(f"{stage:14} {facts['seconds']:9,.1f}{memory}")
     print("test:", json.dumps(done["evaluate"]["out"]))
+    print("test, moved:", json.dumps(done["evaluate moved"]["out"]))
     print("next:", json.dumps(done["next"]["out"], ensure_ascii=False))
 
 
