@@ -22,6 +22,7 @@ MODELS = (
 def run(model: str, parameters: int, perplexity: float, alone: int = 0, curve: bool = True) -> dict[str, Any]:
     points = [{"seconds": 1.0, "perplexity": perplexity}, {"seconds": 2.0, "perplexity": perplexity - 1}]
     facts = {"corpus": "a text", "model": model, "seed": 1, "parameters": parameters, "valid": perplexity}
+    facts["bytes"] = {} if model == "square 10" else {"packed": 2000 * parameters}  # of before there was packing
     return facts | {"test": perplexity - 2, "alone": alone, "curve": points if curve else []}
 
 
@@ -68,7 +69,8 @@ def test_the_frontier_is_what_none_beats_with_as_many_parameters() -> None:
 
 def test_many_sizes_have_a_frontier_by_families(drawn: dict[str, Any], tmp_path: Path) -> None:
     paths = plots.plots(Layout(("a text", "another"), MODELS), RUNS, tmp_path, slug)
-    assert [path.name for path in paths] == ["a-text-time.png", "a-text-size.png", "a-text-alone.png"] == [*drawn]
+    assert [path.name for path in paths] == [f"a-text-{what}.png" for what in ("time", "size", "bytes", "alone")]
+    assert [path.name for path in paths] == [*drawn]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
     size, alone = drawn["a-text-size.png"], drawn["a-text-alone.png"]
     assert legend(size) == ["tied", "square", "KN", "frontier"]
@@ -76,6 +78,10 @@ def test_many_sizes_have_a_frontier_by_families(drawn: dict[str, Any], tmp_path:
     assert line(size, "frontier") == [(1000, 83), (2000, 78), (3000, 58), (8000, 48)]
     assert names(size) == ["tied 10", "tied 20", "tied auto", "tied 80"]
     assert {"1K", "2K", "5K", "10K"} <= {text.get_text() for text in size.get_xticklabels()}
+    packed = drawn["a-text-bytes.png"]
+    assert line(packed, "square") == [(4e6, 98)]
+    assert line(packed, "frontier") == [(2e6, 83), (4e6, 78), (6e6, 58), (16e6, 48)]
+    assert {"2 MB", "5 MB"} <= {text.get_text() for text in packed.get_xticklabels()}
     assert line(alone, "tied") == [(10, 85), (20, 80), (30, 60), (40, 70), (80, 50)]
     assert names(alone) == ["tied auto"]
     assert legend(drawn["a-text-time.png"]) == [model.name for model in MODELS]
@@ -83,7 +89,7 @@ def test_many_sizes_have_a_frontier_by_families(drawn: dict[str, Any], tmp_path:
 
 def test_few_sizes_have_a_colour_each(drawn: dict[str, Any], tmp_path: Path) -> None:
     plots.plots(Layout(("a text",), MODELS[-5:]), RUNS, tmp_path, slug)
-    assert [*drawn] == ["a-text-time.png", "a-text-size.png"]
+    assert [*drawn] == ["a-text-time.png", "a-text-size.png", "a-text-bytes.png"]
     assert legend(drawn["a-text-size.png"]) == [model.name for model in MODELS[-5:]]
     assert names(drawn["a-text-size.png"]) == []
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ..models.sizes import human_count
+from ..models.sizes import human_bytes, human_count
 from ..training.figures import Plot
-from .tables import ALONE, PARAMETERS, TEST, VALID, Column, Facts, Layout, ModelRow, family_name, mean, of
+from .tables import ALONE, PACKED, PARAMETERS, TEST, VALID, Column, Facts, Layout, ModelRow, family_name, mean, of
 
 Found = Mapping[str, list[Facts]]  # the finished runs of each model
 Groups = list[tuple[str, list[str]]]  # label, models
@@ -17,15 +17,19 @@ MANY = 4  # networks of a family, whose sizes are worth a plot of their own
 
 
 def plots(layout: Layout, runs: Sequence[Facts], folder: Path, file_name: Callable[[str], str]) -> list[Path]:
-    """For each corpus, CORPUS-time.png and CORPUS-size.png in `folder`, and CORPUS-alone.png where networks differ in
-    their words alone and nothing else; file_name makes a file's name of a corpus's."""
+    """For each corpus, CORPUS-time.png and CORPUS-size.png in `folder`, CORPUS-bytes.png of those whose bytes in one
+    file are known, and CORPUS-alone.png where networks differ in their words alone and nothing else; file_name makes a
+    file's name of a corpus's."""
     paths = []
     for corpus in layout.corpora:
         found = {model.name: runs_of for model in layout.models if (runs_of := of(runs, corpus, model.name))}
         if found:
             path = folder / f"{file_name(corpus)}-time.png"
             paths.append(_time_plot(_groups(layout, found, by_family=len(found) > COLOURS), found, path))
-            paths.append(_size_plot(layout, found, path.with_name(f"{file_name(corpus)}-size.png")))
+            paths.append(_size_plot(layout, found, PARAMETERS, path.with_name(f"{file_name(corpus)}-size.png")))
+            packed = {name: runs for name, runs in found.items() if mean(runs, PACKED.measure) is not None}
+            if packed:
+                paths.append(_size_plot(layout, packed, PACKED, path.with_name(f"{file_name(corpus)}-bytes.png")))
             if curves := _alone_curves(layout, found):
                 paths.append(_alone_plot(curves, found, path.with_name(f"{file_name(corpus)}-alone.png")))
     return paths
@@ -60,11 +64,11 @@ def _time_plot(groups: Groups, found: Found, path: Path) -> Path:
     return plot.save(path)
 
 
-def _size_plot(layout: Layout, found: Found, path: Path) -> Path:
-    """Test perplexity against parameters, means over seeds; where there are many sizes of a kind, by families, with the
-    frontier of all networks."""
-    plot = Plot("parameters", "test perplexity")
-    points = {model: (_figure(runs, PARAMETERS), _figure(runs, TEST)) for model, runs in found.items()}
+def _size_plot(layout: Layout, found: Found, size: Column, path: Path) -> Path:
+    """Test perplexity against parameters, or bytes of one file, means over seeds; where there are many sizes of a kind,
+    by families, with the frontier of all networks."""
+    plot = Plot("bytes of one file, words included" if size is PACKED else size.name, "test perplexity")
+    points = {model: (_figure(runs, size), _figure(runs, TEST)) for model, runs in found.items()}
     many = any(len(family) >= MANY for family in layout.families)
     for index, (label, models) in enumerate(_groups(layout, found, by_family=many)):
         there = [points[model] for model in models if model in points]
@@ -74,12 +78,13 @@ def _size_plot(layout: Layout, found: Found, path: Path) -> Path:
         plot.axes.plot(*zip(*best.values(), strict=True), "-", color="grey", zorder=1, label="frontier")
         for model, point in best.items():
             _name_point(plot, model, point)
-    _count_along_x(plot)
+    _count_along_x(plot, human_bytes if size is PACKED else human_count)
     return plot.save(path)
 
 
 def frontier(points: Mapping[str, Point]) -> dict[str, Point]:
-    """Those that none of as many parameters, up to a tenth more, or of fewer is below; by growing parameters."""
+    """Those that none of as many parameters, up to a tenth more, or of fewer is below; by growing parameters. Or bytes
+    in their place."""
     return {
         model: point
         for model, point in sorted(points.items(), key=lambda item: item[1])
@@ -116,13 +121,13 @@ def _name_point(plot: Plot, name: str, point: Point) -> None:
     plot.axes.annotate(name, point, (3, 4), textcoords="offset points", fontsize=7, rotation=30)
 
 
-def _count_along_x(plot: Plot) -> None:
+def _count_along_x(plot: Plot, shown: Callable[[float], str] = human_count) -> None:
     """A logarithmic axis of counts: 200K, 500K, 1M."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     plot.axes.set_xscale("log")
     plot.axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    plot.axes.xaxis.set_major_formatter(FuncFormatter(lambda count, position: human_count(count)))
+    plot.axes.xaxis.set_major_formatter(FuncFormatter(lambda count, position: shown(count)))
     plot.axes.xaxis.set_minor_formatter(NullFormatter())
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..border import check, digest, list_of, maybe, number, one_field, record, shown, text, whole
 from ..config import Recipe
+from ..container import write_parts
 from ..errors import LightRNNError
 from ..files import read_json, write_json
 from ..inference.evaluation import perplexity_of
@@ -29,6 +30,7 @@ from ..inference.lm import LM, NGramLM
 from ..inference.mixture import mixed, tune
 from ..inference.network import NetworkLM
 from ..inference.while_reading import while_reading
+from ..models.base import RecurrentModel
 from ..models.checkpoint import load_model
 from ..models.folder import CONFIG, TRAINING, VOCABULARY, read_config
 from ..models.kind import kind_of
@@ -36,9 +38,12 @@ from ..ngram.kneser_ney import estimate
 from ..ngram.packed import packed_bytes
 from ..outputs import locked, settle, sweep
 from ..packed.model import Network, write
+from ..packed.weights import pack_weights
 from ..runtime import Progress, choose_device, silent, threads
 from ..text.corpus import SPLITS, Corpus, is_data_folder, prepare
 from ..text.presets import find_preset, find_splits
+from ..text.vocabulary import Vocabulary
+from ..text.word_list import pack_vocabulary
 from ..training import bootstrap
 from ..training.fitting import fitted
 from ..training.run import load_run, read_metrics
@@ -245,7 +250,6 @@ class Comparison:
             "table": sum(tensor.nbytes for tensor in beside),
             "vocabulary": (folder / VOCABULARY).stat().st_size,
         }
-        packs = kind_of(model.config).predictor is not None
         return {
             "valid": trained["best_perplexity"],
             "test": perplexity_of(test),
@@ -253,7 +257,7 @@ class Comparison:
             "while_reading": self._while_reading(lm, corpus, progress),
             "parameters": sum(p.numel() for p in parameters.values()),
             "alone": model.config.alone,
-            "bytes": sizes | {"packed": len(write(Network.load(folder))) if packs else sum(sizes.values())},
+            "bytes": sizes | {"packed": _packed(folder, model, vocabulary, beside)},
             "words_per_second": words / seconds,
             "training_seconds": seconds,
             "start_table_seconds": before,
@@ -412,6 +416,17 @@ def machine(device: torch.device) -> Facts:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "torch": torch.__version__,
     }
+
+
+def _packed(folder: Path, model: RecurrentModel, vocabulary: Vocabulary, beside: list[torch.Tensor]) -> int:
+    """The bytes of one file with all of a model, its weights in int8; of an opponent, which has no such file, of the
+    same parts."""
+    if kind_of(model.config).predictor is not None:
+        return len(write(Network.load(folder)))
+    weights = {name: parameter.detach().cpu().numpy() for name, parameter in model.named_parameters()}
+    stored = b"".join(tensor.cpu().numpy().tobytes() for tensor in beside)
+    parts = pack_vocabulary(vocabulary) | {"table": stored, "weights": pack_weights(weights, "int8")[1]}
+    return len(write_parts(parts))
 
 
 def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogProbs:

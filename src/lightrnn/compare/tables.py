@@ -109,6 +109,7 @@ VALID = Column("valid", _ppl, lambda run: run["valid"])
 TEST = Column("test", _ppl, lambda run: run["test"])
 PARAMETERS = Column("parameters", human_count, lambda run: run["parameters"])
 ALONE = Column("words alone", _count, lambda run: run.get("alone") or None)
+PACKED = Column("packed", human_bytes, lambda run: run["bytes"].get("packed"))
 RESULTS = (
     VALID,
     TEST,
@@ -122,7 +123,7 @@ RESULTS = (
     Column("weights", human_bytes, lambda run: run["bytes"]["weights"]),
     Column("table", human_bytes, lambda run: run["bytes"]["table"]),
     Column("vocabulary", human_bytes, lambda run: run["bytes"]["vocabulary"]),
-    Column("packed", human_bytes, lambda run: run["bytes"].get("packed")),
+    PACKED,
     Column("epochs", "{:.1f}".format, lambda run: run["curve"][-1]["epoch"] if run["curve"] else None),
     Column("hours", "{:.2f}".format, lambda run: sum(run[f"{part}_seconds"] for part in COUNTED) / 3600),
     Column("words/s", _count, lambda run: run["words_per_second"]),
