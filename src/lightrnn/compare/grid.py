@@ -48,13 +48,7 @@ from ..training.fitting import check_rounds
 NO_END = 1e5  # epochs, where minutes are the budget
 RECIPE_FIELDS = {f.name: f for section in (ModelConfig, TrainingConfig, BootstrapConfig) for f in fields(section)}
 NOT_A_MODELS = ("epochs", "minutes", "seed")
-BESIDE: dict[str, type | None] = {
-    "name": str,
-    "kind": str,
-    "seeds": list,
-    "on": dict,
-    "teacher": str,
-}  # a model's recipe
+BESIDE: dict[str, type | None] = {"name": str, "kind": str, "seeds": list, "on": dict, "teacher": str}  # a recipe
 NOUNS: dict[type, str] = {
     str: "a string that is not empty",
     bool: "true or false",
