@@ -208,7 +208,7 @@ def compare_hosts(tasks: dict[str, Facts], rates: list[str], steps: int, cores: 
             for rate in rates:
                 limit(hosts, rate)
                 _tell(name, rate, over(hosts, task, cores), free)
-            for rate in rates[-1:] if free["step"] > SLOW else rates:
+            for rate in rates[-1:] if free["step"] > SLOW else rates * (steps > 0):
                 limit(hosts, rate)
                 local = {"fields": task["fields"] | {"local_steps": steps}, "round": steps}
                 _tell(f"{name}, {steps} local", rate, over(hosts, task | local, cores), free)
@@ -257,7 +257,8 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=40)
     parser.add_argument("--window", type=int, default=35)
     parser.add_argument("--rates", nargs="*", default=["1gbit", "100mbit"])
-    parser.add_argument("--local-steps", type=int, default=8)
+    parser.add_argument("--exchange", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--local-steps", type=int, default=8, help="0: none are measured")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -269,6 +270,7 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0))
     cores = cores if len(cores) > 1 else cores * 2  # two processes on one core: to try the script, not to measure
     shared = {"batch_size": arguments.batch_size, "window": arguments.window, "optimizer": "adam"}
+    shared["exchange"] = arguments.exchange
     sizes = arguments.vocabulary, shared, arguments.units, arguments.opponent_units
     base = {"vocabulary": arguments.vocabulary, "seconds": arguments.seconds, "round": 1}
     if "processes" in arguments.parts:

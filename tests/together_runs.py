@@ -36,6 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
     "adaptive": SMALL | {"model": "adaptive", "tied": True, "epochs": 0.3, "bigram_vectors": True},
     "meeting": SMALL | {"optimizer": "sgd", "learning_rate": 0.3, "clip_norm": 1e6, "batch_size": 6, "epochs": 0.5},
     "taught": SMALL | {"layers": 2, "refine": "matching", "round_share": 0.4, "alone": 9, "head": 6},
+    "rounded": SMALL | {"exchange": "bfloat16", "learning_rate": 0.02},
     "averaged": SMALL | {"local_steps": 4, "schedule": "average", "epochs": 1.0},
     "local": SMALL | {"local_steps": 4, "validate_every": 30, "epochs": 3.0, "learning_rate": 0.02},
 }

@@ -217,6 +217,12 @@ class TrainingConfig(Settings):
         least=1,
         most=10**6,
     )
+    exchange: str = setting(
+        "float32",
+        "with several processes: what gradients are sent in; bfloat16 is half the bytes, for slow networks, and rounds "
+        "gradients to two or three digits",
+        choices=("float32", "bfloat16"),
+    )
     seed: int = setting(1, "seed of the table, the weights and dropout", least=0, most=2**31 - 1)
 
 

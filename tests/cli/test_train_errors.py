@@ -366,6 +366,7 @@ def test_resume_with_a_changed_field(refuse: Refusal, world: World, model: Path,
         (("--init", "MODEL", "--weight-init", "0.2"), "--init"),
         (("--no-output-bias", "--word-bias"), "--no-output-bias"),
         (("--dropout", "0", "--dropout-from", "1"), "--dropout 0"),
+        (("--local-steps", "4", "--exchange", "bfloat16"), "--local-steps 4"),
     ],
 )
 def test_options_that_would_change_nothing(

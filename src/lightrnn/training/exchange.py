@@ -19,27 +19,35 @@ def refuse_sparse_on_cuda(optimizers: Optimizers, device: torch.device, processe
         )
 
 
-def add_gradients(optimizers: Optimizers, nats: Tensor, processes: Processes) -> Tensor:
+def add_gradients(
+    optimizers: Optimizers, nats: Tensor, processes: Processes, sent_in: torch.dtype = torch.float32
+) -> Tensor:
     """Every parameter's gradient becomes the sum over all processes; returns the sum of their losses, scalar.
 
-    All that is dense goes as one flat tensor. A parameter that no process has a gradient for is left without, as it
-    would be by one process; the flat tensor's end tells which.
+    All that is dense goes as one flat tensor; in another type than float32, apart from what must be exact. A parameter
+    that no process has a gradient for is left without, as it would be by one process; the flat tensor's end tells
+    which.
     """
     if processes.size == 1:
         return nats
     dense = _parameters(optimizers["optimizer"])
-    there = nats.new_tensor([p.grad is not None for p in dense], dtype=dense[0].dtype)
     gradients = [_gradient(p).flatten() for p in dense]
-    flat = torch.cat([*gradients, there, nats.detach().to(there.dtype)[None]])
-    processes.add([flat])
-    *sums, there, total = torch.split(flat, [*(len(g) for g in gradients), len(dense), 1])
-    for parameter, gradient, times in zip(dense, sums, there.tolist(), strict=True):
+    exact = nats.new_tensor([*(p.grad is not None for p in dense), nats.item()], dtype=torch.float32)
+    if sent_in is torch.float32:
+        flat = torch.cat([*gradients, exact])
+        processes.add([flat])
+        exact = flat[-len(exact) :]
+    else:
+        flat = torch.cat(gradients).to(sent_in)
+        processes.add([flat, exact])
+    sums = torch.split(flat[: sum(map(len, gradients))].float(), [len(gradient) for gradient in gradients])
+    for parameter, gradient, times in zip(dense, sums, exact[:-1].tolist(), strict=True):
         parameter.grad = gradient.view_as(parameter) if times else None
     for parameter in _parameters(optimizers.get("sparse_optimizer")):
         gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter).to_sparse(1)
         parameter.grad = gradient.coalesce()
         processes.add([parameter.grad])
-    return total[0]
+    return exact[-1]
 
 
 def fill_gradients(optimizers: Optimizers) -> None:

@@ -104,7 +104,7 @@ def _with_model(recipe: Recipe, init: RecurrentModel, chosen: Mapping[str, Any] 
 
 def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None:
     """An option that would change nothing is a mistake; origin: the option that table or model came with, if any."""
-    bootstrap = recipe.bootstrap
+    bootstrap, local = recipe.bootstrap, recipe.training.local_steps
     refinement = REFINEMENTS[bootstrap.refine]
     restarts = refinement is not None and refinement.restarts
     clusters = refinement is not None and refinement.uses_clustering
@@ -117,6 +117,7 @@ def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None
         "forget_bias": weights or f"--cell {recipe.model.cell}" * (CELLS[recipe.model.cell].forget_gate is None),
         "weight_init": weights,
         "word_bias": "--no-output-bias" * (not recipe.model.output_bias),
+        "exchange": f"--local-steps {local}" * (local > 1),
         "dropout_from": "--dropout 0" * (recipe.model.dropout == 0),
         "rounds": refine * (refinement is None),
         "round_share": refine * (refinement is None),

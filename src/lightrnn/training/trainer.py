@@ -284,7 +284,7 @@ class Trainer:
         """Clip the gradients, of all processes or with --local-steps each its own; returns the loss of all, and the
         norm."""
         if not self.is_local:
-            nats = add_gradients(self.optimizers, nats, self.processes)
+            nats = add_gradients(self.optimizers, nats, self.processes, getattr(torch, self.config.exchange))
             return nats, clip_gradients(self.model, self.config.clip_norm)
         fill_gradients(self.optimizers)
         both = torch.stack([nats.detach(), clip_gradients(self.model, self.config.clip_norm)])
