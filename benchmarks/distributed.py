@@ -208,7 +208,8 @@ def compare_hosts(tasks: dict[str, Facts], rates: list[str], steps: int, cores: 
             for rate in rates:
                 limit(hosts, rate)
                 _tell(name, rate, over(hosts, task, cores), free)
-            for rate in rates[-1:] if free["step"] > SLOW else rates * (steps > 0):
+            at = rates[-1:] if free["step"] > SLOW else rates
+            for rate in at if steps else []:
                 limit(hosts, rate)
                 local = {"fields": task["fields"] | {"local_steps": steps}, "round": steps}
                 _tell(f"{name}, {steps} local", rate, over(hosts, task | local, cores), free)
