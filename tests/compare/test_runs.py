@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import lightrnn.compare.runs
+import lightrnn.compare.measuring
+import lightrnn.compare.run_files
 from helpers import CPU, FLOAT32, ROOT, Call, edit_json, made_up_text, refused, run_apart
 from lightrnn.cli import screen
 from lightrnn.compare.grid import Grid
 from lightrnn.compare.report import write_report
-from lightrnn.compare.runs import Comparison, read_run
+from lightrnn.compare.run_files import read_run
+from lightrnn.compare.runs import Comparison
 from lightrnn.config import Recipe
 from lightrnn.errors import LightRNNError
 from lightrnn.inference import network
@@ -171,7 +173,7 @@ def test_the_weight_of_a_mix_is_found_on_the_validation_text_alone(
     def log_probs(lm: LM, corpus: Corpus, split: str, progress: object) -> np.ndarray:
         return drawn["ngram" if lm.has_orders else "network", split]
 
-    monkeypatch.setattr(lightrnn.compare.runs, "_log_probs", log_probs)
+    monkeypatch.setattr(lightrnn.compare.measuring, "_log_probs", log_probs)
     comparison = Comparison(whole.grid, tmp_path, whole.work, device=CPU)
     mix = comparison.finish(comparison.missing()[0])["mix"]
 
@@ -198,7 +200,7 @@ def test_finished_runs_are_not_run_again(
 
     for name in ("train", "resume"):
         monkeypatch.setattr(bootstrap, name, fail)
-    monkeypatch.setattr(lightrnn.compare.runs, "estimate", fail)
+    monkeypatch.setattr(lightrnn.compare.measuring, "estimate", fail)
     result = call("compare", grid_file(tmp_path, tiny), "-o", whole.results, "--work", whole.work, "--no-plots")
     assert result.code == 0, result.err
     assert "3 of 3 runs" in result.err
@@ -248,7 +250,7 @@ def test_killed_after_any_number_of_events(whole: Comparison, tiny: Corpus, tmp_
             run = comparison.missing()[0]
             comparison.train(run)
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(lightrnn.compare.runs, "write_json", broken)
+                patched.setattr(lightrnn.compare.run_files, "write_json", broken)
                 with pytest.raises(Stop):
                     comparison.finish(run)
             kills += 1
@@ -321,7 +323,7 @@ def test_a_stop_where_there_is_nothing_to_save(
     def interrupted(*arguments: object) -> None:
         os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(lightrnn.compare.runs, "estimate", interrupted)
+    monkeypatch.setattr(lightrnn.compare.measuring, "estimate", interrupted)
     on_interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start tests with it ignored
     result = call("compare", grid_file(tmp_path, tiny), "-o", "results", "--model", "KN-3")
     signal.signal(signal.SIGINT, on_interrupt)
