@@ -10,16 +10,20 @@ class LightRNNError(Exception):
     """
 
 
+class MissingPackage(LightRNNError):
+    """Something is well, but cannot be read or made without a package."""
+
+
 EXTRAS = {"torch": "train", "safetensors": "train", "scipy": "train", "numba": "train"}  # packages by extra
 
 
-def missing_package(error: ModuleNotFoundError) -> LightRNNError:
+def missing_package(error: ModuleNotFoundError) -> MissingPackage:
     """The sentence for a package that comes with an extra; another one is a mistake of ours, and raised."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error
     extra = EXTRAS[package]
-    return LightRNNError(
+    return MissingPackage(
         f"this needs {package}, which is not installed; install it with: pip install 'lightrnn[{extra}]'"
     )
 

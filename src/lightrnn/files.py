@@ -123,6 +123,13 @@ def listed(sources: Sources) -> list[str]:
     return [str(sources)] if isinstance(sources, str | Path) else [str(source) for source in sources]
 
 
+def refuse_no_text(folder: Path) -> None:
+    """A folder of shards holds text, not what was made of it."""
+    for marker, kind in (("config.json", "model"), ("data.json", "data")):
+        if (folder / marker).is_file() and (folder / "vocab.tsv").is_file():
+            raise LightRNNError(f"{folder} is a {kind} folder, where text is needed; give the text")
+
+
 def expand(sources: Sources) -> list[str]:
     """Files, globs, folders of shards and "-" as a list of files; each must match something."""
     found: list[str] = []
@@ -131,12 +138,15 @@ def expand(sources: Sources) -> list[str]:
         if source == "-" or path.is_file():
             matches = [source]
         elif path.is_dir():
+            refuse_no_text(path)
             matches = [str(p) for p in sorted(path.iterdir()) if is_text_shard(p)]
         else:
             matches = sorted(p for p in glob.glob(source, recursive=True) if Path(p).is_file())  # noqa: PTH207
         if not matches:
             if path.is_dir():
                 raise LightRNNError(f"{source} is a folder without text files; name the files or another folder")
+            if path.exists():
+                raise LightRNNError(f"{source} is a pipe or a device, which is read once only; give it on stdin, as -")
             raise LightRNNError(f"{source} does not exist; give a file, a glob, a folder of shards or -")
         found.extend(matches)
     return found

@@ -93,6 +93,11 @@ def check_output(
     option: by which the path was given, for the messages.
     """
     target = _target(path)
+    if str(path) == "-" or (Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir())):
+        raise LightRNNError(
+            f"{path} is a pipe or a device, and what is written takes its place when it is whole; name a {sort} "
+            f"{'' if sort == 'file' else 'folder '}with {option}"
+        )
     if sort == "file":
         _check_file(path, target, option)
     elif Path.cwd().is_relative_to(target):
@@ -112,13 +117,18 @@ def check_output(
         raise LightRNNError(f"{path} exists; choose another {option}, or replace it with --force")
 
 
+def refuse_foreign(folder: Path, option: str = "-o") -> None:
+    """Refuse to put things into a folder that somebody may replace as a whole."""
+    for sort in MARKERS:
+        if _is_ours(folder, sort):
+            raise LightRNNError(f"{folder} is a {sort} folder of lightrnn; choose another {option}")
+
+
 def _check_file(path: str | Path, target: Path, option: str) -> None:
     if target.is_dir():
         raise LightRNNError(f"{path} is a folder; name a file with {option}")
     if not target.parent.is_dir():
         raise LightRNNError(f"the folder {Path(path).parent} does not exist; make it, or choose another {option}")
-    if target.exists() and not target.is_file():
-        raise LightRNNError(f"{path} is not a file that can be replaced; choose another {option}")
     if FILES.fullmatch(target.name) and any(_is_ours(target.parent, sort) for sort in MARKERS):
         raise LightRNNError(f"{path} is a file that lightrnn keeps in that folder; choose another {option}")
 
@@ -161,10 +171,14 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[None]:
 def _acquired(path: str | Path, lock: Path, wait: bool) -> Iterator[bool]:
     """Whether there is a lock, which is held during the block and whose file is gone after it."""
     with contextlib.ExitStack() as release:
+        failures = 0
         while fcntl is not None:
             try:
                 descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
             except FileNotFoundError:
+                failures += 1
+                if failures > 100:  # it is not that others remove the folder: nothing can be made in there
+                    raise
                 lock.parent.mkdir(parents=True, exist_ok=True)
                 continue
             except OSError as error:

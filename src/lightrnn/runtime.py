@@ -1,9 +1,11 @@
 """What a run needs of the machine, and how it tells what it is doing: threads, devices, memory, progress."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from .errors import LightRNNError
@@ -94,7 +96,12 @@ def choose_device(name: str = "auto") -> "torch.device":
 
 
 def free_memory() -> float:
-    """Bytes that are free, where the system tells; else no limit."""
+    """Bytes that can be had, those of cached files among them where the system tells; else no limit."""
+    listing = Path("/proc/meminfo")
+    if listing.exists():
+        told = re.search(r"^MemAvailable:\s+(\d+) kB$", listing.read_text(encoding="ascii"), re.MULTILINE)
+        if told:
+            return 1024.0 * int(told[1])
     if "SC_AVPHYS_PAGES" not in getattr(os, "sysconf_names", {}):
         return float("inf")
     return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

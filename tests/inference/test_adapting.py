@@ -1,12 +1,14 @@
 """Dynamic evaluation: the step as it is written, nothing ahead, and back to what it was."""
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from helpers import FLOAT32, lm_of, random_lightrnn, vocabulary_of
+from lightrnn import load
 from lightrnn.config import ModelConfig
 from lightrnn.errors import LightRNNError
 from lightrnn.inference import network
@@ -118,3 +120,32 @@ def test_opponents_adapt_too(kind: str) -> None:
 def test_a_rate_that_is_too_high_is_told() -> None:
     with pytest.raises(LightRNNError, match="lower --adapt-rate"):
         lm_of().adapt(text_of(400, 1), rate=1e38)
+
+
+def test_a_last_step_that_is_too_long_is_told_and_not_saved(tmp_path: Path) -> None:
+    lm = lm_of()
+    with pytest.raises(LightRNNError, match="the weights became infinite after the last word; lower --adapt-rate"):
+        lm.adapt(text_of(5, 1), rate=3.4e38, decay=0)
+    with pytest.raises(LightRNNError, match="not finite"):
+        lm.save(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+    lm.reset()
+    lm.save(tmp_path / "saved")
+
+
+def test_a_packed_model_forgets_to_the_last_bit(tmp_path: Path) -> None:
+    lm_of(alone=4, tied=True).save(tmp_path / "m.lightrnn")
+    lm = load(tmp_path / "m.lightrnn")
+    text = text_of(60, 1)
+    before = lm.token_log_probs(text)
+    lm.adapt(text)
+    assert not np.array_equal(lm.token_log_probs(text), before)
+    lm.reset()
+    np.testing.assert_array_equal(lm.token_log_probs(text), before)
+
+
+def test_a_text_has_the_lines_that_a_file_would_have() -> None:
+    lm = lm_of()
+    text = "w1 w2\u2028w3\x0cw4\x85 w5\rw6"
+    assert lm.adapt(text).tokens == lm.adapt(text + "\n").tokens == 6
+    assert lm.adapt("w1\n\nw2\n").tokens == 5

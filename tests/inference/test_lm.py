@@ -1,16 +1,26 @@
 """Use of a model: scores, states, next words, text. Against the NumPy oracle and against each other."""
 
-from math import log, log10
+from collections.abc import Callable
+from itertools import islice
+from math import log, log10, nan
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from helpers import FLOAT32, NOT_UTF8, lm_of, train_small
+from helpers import FLOAT32, NOT_UTF8, lm_of, random_lightrnn, train_small
 from lightrnn import Corpus, Mix, estimate, load
 from lightrnn.errors import LightRNNError
+from lightrnn.inference.cache import CacheLM
+from lightrnn.inference.decoders import PyctcdecodeLM
 from lightrnn.inference.lm import LM, NGramLM
+from lightrnn.inference.network import NetworkLM
+from lightrnn.inference.passes import evaluate
+from lightrnn.inference.rescoring import rescore
+from lightrnn.inference.scoring import score_lines
+from lightrnn.text.rules import TextRules
+from lightrnn.text.vocabulary import Vocabulary
 from oracle import oracle_of
 
 
@@ -204,3 +214,80 @@ def test_callers_who_pass_lone_surrogates() -> None:
     ):
         with pytest.raises(LightRNNError, match=r"caf\\udce9"):
             ask()
+
+
+def in_capitals() -> NetworkLM:
+    """A model of One Billion Words' specials whose text is in lower case."""
+    rules = TextRules(lowercase=True, eos="</S>", unk="<UNK>", bos="<S>", convention="sentence")
+    words = [*rules.specials, *(f"w{i}" for i in range(20))]
+    return NetworkLM(random_lightrnn(V=23), Vocabulary(words, np.arange(23, 0, -1), rules))
+
+
+def test_specials_keep_their_case_where_text_is_folded() -> None:
+    lm = in_capitals()
+    state, rules = lm.state("W1"), lm.vocabulary.rules
+    end = float(lm.next_log_probs(state)[lm.vocabulary.eos_id]) / log(10)
+    assert lm.score_word(state, rules.eos)[0] == pytest.approx(end, abs=FLOAT32)
+    assert lm.advance([state], [rules.eos])[0][0] == pytest.approx(end, abs=FLOAT32)
+    assert lm.score_word(state, "W2")[0] == lm.score_word(state, "w2")[0]
+    scorer = PyctcdecodeLM(lm, alpha=1.0, beta=0.0)
+    word = lm.score_word(state, "w2")
+    expected = (word[0] + lm.score_word(word[1], rules.eos)[0]) * log(10)
+    assert scorer.score(state, "w2", is_last_word=True)[0] == pytest.approx(expected, abs=FLOAT32)
+
+
+def test_text_goes_on_after_a_sentence_as_the_convention_has_it() -> None:
+    """Where sentences stand by themselves, what comes after an end is what comes at a beginning."""
+    for lm in (in_capitals(), lm_of()):
+        end, state = lm.vocabulary.eos_id, lm.state("w1 w2 w3")
+        after, fresh = (lm.next_log_probs(s) for s in (lm.go_on(state, end), lm.begin_state()))
+        assert np.array_equal(after, fresh) == (lm.vocabulary.rules.convention == "sentence")
+        mix = Mix([lm, lm_of(V=23, seed=5)], [0.5, 0.5])
+        inner = mix.go_on(mix.state("w1"), end)
+        np.testing.assert_array_equal(lm.next_log_probs(inner[0]), lm.next_log_probs(lm.go_on(lm.state("w1"), end)))
+        assert not np.array_equal(mix.members[1].next_log_probs(inner[1]), mix.members[1].unigram)
+    lm = in_capitals()
+    drawn = list(islice(lm.generate(seed=1), 600))
+    second = drawn.index(lm.vocabulary.rules.eos) + 1
+    state = lm.begin_state()
+    random = np.random.default_rng(1)
+    for place, word in enumerate(drawn):  # the same draws by hand
+        state = lm.begin_state() if place == second else state
+        while (found := lm.draw(state, 1.0, random)) == lm.vocabulary.unk_id:
+            pass
+        assert lm.vocabulary.words[found] == word
+        _, state = lm.read_word(state, found)
+        if place >= second and word == lm.vocabulary.rules.eos:
+            break
+
+
+def test_what_nobody_means_is_refused() -> None:
+    lm = lm_of()
+    ids = np.array([3, 4, 0], np.int32)
+    network = lm.model
+    asked: list[Callable[[], object]] = [
+        lambda: lm.evaluate(ids, "streaming"),  # type: ignore[arg-type]
+        lambda: lm.token_log_probs(ids, "Sentence"),  # type: ignore[arg-type]
+        lambda: evaluate(network, ids, lm.vocabulary, "streaming"),  # type: ignore[arg-type]
+        lambda: list(score_lines(lm, [[["w1"]]], "streaming")),  # type: ignore[arg-type]
+        lambda: list(rescore(lm, [], None, "streaming")),  # type: ignore[arg-type]
+        lambda: CacheLM(lm, 10).token_log_probs(ids, "streaming"),  # type: ignore[arg-type]
+    ]
+    for ask in asked:
+        with pytest.raises(LightRNNError, match=r"must be one of stream, sentence, got '(streaming|Sentence)'"):
+            ask()
+    with pytest.raises(LightRNNError, match="sentences must be a list, got the string 'w1 w2'"):
+        lm.scores("w1 w2")
+    with pytest.raises(LightRNNError, match="words must be a list, got the string 'Wil'"):
+        lm.add_words("Wil")
+    for limits in ({"temperature": -1}, {"temperature": nan}, {"top_k": -2}, {"top_p": nan}, {"top_p": 0}):
+        with pytest.raises(LightRNNError, match="temperature and top_k must be numbers from 0"):
+            lm.generate(**limits)  # type: ignore[arg-type]
+
+
+def test_of_nothing_comes_nothing() -> None:
+    lm, nothing = lm_of(), np.zeros(0, np.int32)
+    for convention in ("stream", "sentence"):
+        assert len(lm.token_log_probs(nothing, convention)) == 0  # type: ignore[arg-type]
+    with pytest.raises(LightRNNError, match="the text is empty"):
+        lm.adapt("")

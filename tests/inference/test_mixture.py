@@ -5,10 +5,12 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from helpers import FLOAT32, lm_of, random_lightrnn
+from helpers import FLOAT32, lm_of, made_up_sentences, random_lightrnn, stream, vocabulary_with
 from lightrnn.errors import LightRNNError
+from lightrnn.inference.lm import NGramLM
 from lightrnn.inference.mixture import Mix, tune
 from lightrnn.inference.network import NetworkLM
+from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary
 
@@ -79,3 +81,23 @@ def test_tuned_weights_are_the_best_on_the_held_out_text() -> None:
     best = max(likelihood(w) for w in rng.dirichlet([1, 1, 1], size=3000))
     assert likelihood(np.array(weights)) >= best - 1e-3  # nats of 500 tokens
     assert tune(np.log(np.array([[0.9, 0.1]] * 5))) == pytest.approx([1, 0], abs=1e-3)  # where the iterations stop
+
+
+def test_a_start_of_sentences_that_a_member_lacks_is_no_second_end() -> None:
+    """An n-gram file has <s>; the network's word in its place is the end of a sentence, which has its own column."""
+    ids = stream(made_up_sentences(), vocabulary_with([f"w{i}" for i in range(25)], "<s>"))
+    kneser_ney = NGramLM(estimate(ids, vocabulary_with([f"w{i}" for i in range(25)], "<s>"), 2))
+    network = lm_of(V=27)
+    for members in ([kneser_ney, network], [network, kneser_ney]):
+        mix = Mix(members, [0.5, 0.5])
+        for context in ("", "w1 w2"):
+            assert mix.distribution(context).sum() == pytest.approx(1, abs=FLOAT32)
+
+
+def test_nothing_to_tune_on() -> None:
+    impossible = np.full((3, 2), -np.inf)
+    for log_probs in (np.zeros((0, 2)), impossible):
+        with pytest.raises(LightRNNError, match="nothing to tune on"):
+            tune(log_probs)
+    possible = np.log(np.array([[0.1, 0.4], [0.3, 0.2], [0.2, 0.5]]))
+    assert tune(np.concatenate([impossible, possible])) == pytest.approx(tune(possible))

@@ -281,3 +281,20 @@ def test_a_long_text_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = place(lm, words)
     assert not np.array_equal(pieces.means, whole.means)  # pieces begin without what was before
     np.testing.assert_allclose(pieces.means, whole.means, atol=0.1)
+
+
+def test_words_added_one_by_one_get_as_much_as_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where contexts say nothing, so that only shares count."""
+    nothing = np.zeros(5)
+    monkeypatch.setattr(
+        "lightrnn.inference.new_words._contexts",
+        lambda lm, vocabulary, *_: (np.zeros((len(vocabulary) - len(lm.vocabulary), 5)), nothing, 1.0),
+    )
+    names, taken = [f"new{i}" for i in range(8)], []
+    for calls in ([names], [[name] for name in names]):
+        lm = frequent_unknown(lm_of(alone=8, tied=True))
+        lm.vocabulary.counts[lm.vocabulary.unk_id] = 1000
+        for added in calls:
+            lm.add_words(added, counts=[20] * len(added))
+        taken.append(lm.distribution("w3")[-len(names) :])
+    np.testing.assert_allclose(taken[1], taken[0], rtol=0.02)  # counts are whole numbers

@@ -151,3 +151,11 @@ def test_sentences_of_any_length_in_any_batch() -> None:
     together = sentence_log_probs(TorchReader(lm.model), ids, *args, batch_size=5)
     alone = [sentence_log_probs(TorchReader(lm.model), piece, *args, window=1000) for piece in pieces]
     np.testing.assert_allclose(together, np.concatenate(alone), atol=FLOAT32)
+
+
+def test_a_model_in_training_is_scored_without_dropout(tiny: Corpus) -> None:
+    model = LightRNN(ModelConfig(hidden_size=6, dropout=0.5), WordTable.random(len(tiny.vocabulary), seed=2))
+    ids = tiny.split("test")
+    expected = evaluate(model.eval(), ids, tiny.vocabulary).nats
+    assert evaluate(model.train(), ids, tiny.vocabulary).nats == expected
+    assert model.training

@@ -1,10 +1,13 @@
 """Trained matrices made light: exactly where a table can hold them, and with the error told where not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from lightrnn.errors import LightRNNError
 from lightrnn.nn import LightEmbedding, LightSoftmax, WordTable, compress
 
 COUNTS = np.arange(60, 0, -1) ** 2
@@ -81,3 +84,13 @@ def test_a_compressed_layer_learns() -> None:
         losses[-1].backward()
         optimizer.step()
     assert losses[-1] < 0.7 * losses[0]
+
+
+def test_counts_weigh_with_a_table_that_is_given() -> None:
+    torch.manual_seed(1)
+    trained, counts = torch.nn.Embedding(30, 6), np.arange(1, 31) ** 3
+    table = WordTable.random(30, seed=1)
+    known = compress(trained, table=replace(table, counts=counts)).lost
+    assert compress(trained, counts, table=table).lost == known != compress(trained, table=table).lost
+    with pytest.raises(LightRNNError, match="counts must be one a word, 30, got 29"):
+        compress(trained, counts[1:], table=table)

@@ -315,3 +315,11 @@ def test_compiled_in_one_graph(options: dict[str, Any]) -> None:
     parameters = list(layer.parameters())
     for one, other in zip(torch.autograd.grad(got, parameters), torch.autograd.grad(expected, parameters), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_state_by_itself_is_drawn_from_too() -> None:
+    layer = LightSoftmax(table_of("some alone"), 6)
+    for top_k in (None, 5):
+        word = layer.sample(torch.randn(6), top_k=top_k)
+        assert word.shape == ()
+        assert 0 <= int(word) < 40

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from helpers import grouped_stream
+from lightrnn.errors import LightRNNError
 from lightrnn.table.shapes import table_shape
 from lightrnn.table.word_table import WordTable
 
@@ -57,3 +58,9 @@ def test_random_tables_with_frequent_words_alone() -> None:
     table = WordTable.random(50, alone=8, counts=counts, seed=4)
     assert table.words[:8].tolist() == np.argsort(-counts)[:8].tolist()
     assert (WordTable.random(50, seed=4).codes == WordTable.random(50, seed=4, counts=counts).codes).all()
+
+
+def test_words_must_be_as_many_as_ids() -> None:
+    for words in (["a", "b"], ["a", "b", "c", "d"]):
+        with pytest.raises(LightRNNError, match=f"words must be as many as there are ids, 3, got {len(words)}"):
+            WordTable.from_bigrams([0, 1, 2, 1], words=words)

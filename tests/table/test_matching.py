@@ -1,6 +1,5 @@
 """Solvers against SciPy and brute force, and what every matching must be."""
 
-import os
 from itertools import permutations
 
 import numpy as np
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from helpers import FLOAT32, random_costs
+from lightrnn import runtime
 from lightrnn.errors import LightRNNError
 from lightrnn.registry import SOLVERS
 from lightrnn.table import allocation, streaming
@@ -90,7 +90,7 @@ def test_half_takes_the_heaviest_pair_first(seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["exact", "half"])
 def test_sizes_beyond_memory_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(runtime, "free_memory", lambda: 1e4)
     costs = random_costs(100, 2, "plain", 0)
     with pytest.raises(
         LightRNNError, match=rf"the {name} solver for 100 words needs .* GB and .* use the block solver"
@@ -135,7 +135,7 @@ def test_streamed_transport_against_the_dense_one(V: int, n: int, kind: str, see
     words = rng.permutation(V)
     dense, streamed = transport(costs[words], capacities), streamed_transport(costs, words, capacities)
     assert (np.bincount(streamed.bins, minlength=n) == capacities).all()
-    slack = 2e-2 * float(costs.mean(dtype=float)) * V + 1e-6  # few candidates a word, and float32
+    slack = 2e-2 * float(costs.mean(dtype=float)) * max(V, 20) + 1e-6  # few candidates a word, one of whom may matter
     assert streamed.cost == pytest.approx(costs[words, streamed.bins].sum(dtype=float), rel=1e-4, abs=1e-6)
     assert streamed.bound <= dense.cost + 1e-3 * slack + 1e-5 * float(np.abs(costs).max()) * V
     assert streamed.cost <= dense.cost + slack

@@ -1,15 +1,15 @@
 """Start tables, and the vectors that come with them."""
 
-import os
-
 import numpy as np
 import pytest
 import torch
 
 from helpers import FLOAT32
+from lightrnn import runtime
 from lightrnn.config import BootstrapConfig, ModelConfig
 from lightrnn.errors import LightRNNError
 from lightrnn.models.lightrnn import LightRNN
+from lightrnn.table import clustering
 from lightrnn.table.bigrams import bigram_vectors
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
@@ -73,7 +73,8 @@ def test_biases_of_words_start_at_their_shares_of_what_is_before(tiny: Corpus, c
 
 
 def test_a_table_beyond_memory_is_refused(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sysconf", lambda _: 10)
+    for user in (runtime, clustering):
+        monkeypatch.setattr(user, "free_memory", lambda: 100.0)
     ids, vocabulary, model = tiny.split("train"), tiny.vocabulary, ModelConfig(rows=30)
     with pytest.raises(
         LightRNNError, match=r"by transport of .* into a table of 21 × 3 needs .* GB and .* use --clustering bisection"

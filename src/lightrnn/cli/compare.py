@@ -14,7 +14,7 @@ import typer
 
 from ..config import shipped_names
 from ..errors import LightRNNError, is_out_of_memory
-from ..outputs import InUse
+from ..outputs import InUse, refuse_foreign
 from ..runtime import choose_device, keep_memory, use_threads
 from . import screen
 from .options import DeviceOption, ThreadsOption
@@ -96,6 +96,7 @@ def compare(
     comparison = Comparison(
         settings, out, work or out / "work", corpora=Path(corpora) if corpora else None, device=choose_device(device)
     )
+    refuse_foreign(out)
     chosen = _chosen(settings, comparison.missing(), only, model)
     out.mkdir(parents=True, exist_ok=True)
     with_plots = find_spec("matplotlib") is not None if plot is None else plot

@@ -12,6 +12,7 @@ import typer
 
 from ..config import Recipe
 from ..errors import LightRNNError
+from ..outputs import refuse_foreign
 from ..runtime import keep_memory, use_threads
 from . import screen
 from .info import size_table
@@ -39,6 +40,7 @@ def demo(
     keep_memory()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) if out is None else out
+        refuse_foreign(folder)
         for part in ("data", "model"):
             if (folder / part).exists():
                 raise LightRNNError(f"{folder / part} exists; choose another -o")

@@ -26,7 +26,9 @@ def evaluate(
         list[str],
         typer.Argument(metavar="TEXT…|DATA", help="Text files, -, or a folder made by `lightrnn prepare`."),
     ],
-    split: Annotated[str, typer.Option("--split", help="Which split of DATA: train, valid or test.")] = "test",
+    split: Annotated[
+        str | None, typer.Option("--split", help="Which split of DATA: train, valid or test; test if not given.")
+    ] = None,
     convention: Annotated[
         str | None,
         typer.Option(
@@ -76,6 +78,7 @@ def evaluate(
       lightrnn evaluate model data --adapt --cache 2000
     """
     from ..inference.loading import load
+    from ..text.corpus import is_data_folder
 
     if convention is not None:
         choice("--convention", convention, Convention)
@@ -85,7 +88,9 @@ def evaluate(
     name = cast(Convention, convention or lm.vocabulary.rules.convention)
     learning = {word: value for word, value in (("rate", adapt_rate), ("decay", adapt_decay)) if value is not None}
     _check_adaptive(lm, name, adapt, cache, learning, tuned_on is not None)
-    ids = ids_of(lm, text, split)
+    if split is not None and not (len(text) == 1 and is_data_folder(text[0])):
+        raise LightRNNError(f"--split is for a folder made by lightrnn prepare, got {', '.join(text)}; leave it out")
+    ids = ids_of(lm, text, split or "test")
     held_out = _held_out(lm, text, tuned_on) if cache else None
     with screen.counter("words") as progress:
         result = lm.evaluate(

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 def info(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[MODEL]", help="A folder of `lightrnn train` or `mix`, or a file of `lightrnn pack`."),
+        typer.Argument(
+            metavar="[MODEL]", help="A folder of `lightrnn train` or `mix`, or a file of `lightrnn pack` or `ngram`."
+        ),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -47,7 +49,7 @@ def info(
       lightrnn info model
       lightrnn info words.lightrnn
       lightrnn info --recipe paper-billionw --vocab-size 793471
-      lightrnn info --vocab-size 10000000 --hidden-size 1024
+      lightrnn info --recipe plain --vocab-size 10000000 --hidden-size 1024
     """
     from ..inference.loading import is_mix
     from ..models.folder import TABLE, VOCABULARY, WEIGHTS, read_config

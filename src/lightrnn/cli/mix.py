@@ -45,8 +45,8 @@ def mix(
 
     Each model keeps its own vocabulary and its own rule of context: an n-gram model sees one sentence, a stream model
     all before. The mix has the vocabulary of the first model; a word of it that another model does not know gets an
-    equal share of that model's unknown word. A saved mix is a model like any other for evaluate, score, next and
-    rescore; it names its models by their places, relative to its own.
+    equal share of that model's unknown word. A saved mix is a model like any other for evaluate, score, next, generate
+    and rescore; it names its models by their places, relative to its own.
 
     cache:2000 is a cache of the last 2,000 words of the text itself, each with the state of the first network before
     it: a word is likely where it came before in like places. It needs no training; its flatness, how little the

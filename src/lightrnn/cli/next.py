@@ -98,10 +98,8 @@ class Prompt:
 
     def entered(self) -> Prompt:
         """The next line; a model that reads texts as streams goes on from this one, and a cache holds its words."""
-        lm, before = self.lm, None
-        if lm.vocabulary.rules.convention == "stream":
-            _, before = lm.read_word(lm.state(self.text, self.before), lm.vocabulary.eos_id)
-        return Prompt(lm, self.count, self.unk, before=before)
+        before = self.lm.go_on(self.lm.state(self.text, self.before), self.lm.vocabulary.eos_id)
+        return Prompt(self.lm, self.count, self.unk, before=before)
 
 
 def _interact(lm: LM, count: int, unk: bool) -> None:

@@ -28,8 +28,8 @@ def prepare(
         ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The data folder to make.")],
-    valid: Annotated[list[str] | None, typer.Option("--valid", help="Validation text.")] = None,
-    test: Annotated[list[str] | None, typer.Option("--test", help="Test text.")] = None,
+    valid: Annotated[list[str] | None, typer.Option("--valid", help="Validation text; once for each file.")] = None,
+    test: Annotated[list[str] | None, typer.Option("--test", help="Test text; once for each file.")] = None,
     preset: Annotated[
         str | None, typer.Option("--preset", help=f"Conventions of a known corpus: {', '.join(PRESETS)}.")
     ] = None,
@@ -106,6 +106,9 @@ def prepare(
     if as_json:
         screen.print_json(corpus.info)
         return
+    for split in corpus.info["splits"]:
+        if len(files := corpus.files(split)) > 1:
+            screen.note(f"{split}: {', '.join(files)}"[:200])
     print_statistics(corpus)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,14 +28,15 @@ def reallocate(
         str, typer.Option("--refine", metavar="|".join(HOW), help="The paper's matching, or our clustering.")
     ] = "matching",
     solver: Annotated[
-        str, typer.Option("--solver", metavar="|".join(SOLVERS), help="Solver of the matching.")
-    ] = "block",
+        str | None,
+        typer.Option("--solver", metavar="|".join(SOLVERS), help="Solver of the matching; else block."),
+    ] = None,
     clustering: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--clustering", metavar="auto|transport|bisection", help="How words are clustered; see `lightrnn train`."
         ),
-    ] = "auto",
+    ] = None,
     sample: Annotated[
         int, typer.Option("--sample", min=0, help="Words of the text that a clustering reads; 0: all of it.")
     ] = 0,
@@ -61,9 +62,12 @@ def reallocate(
 
     if how == "none":
         raise LightRNNError(f"--refine must be {' or '.join(HOW)} here, got 'none'")
-    config = BootstrapConfig(refine=how, solver=solver, clustering=clustering, sample=sample)
-    if sample and not REFINEMENTS[how].uses_clustering:
-        raise LightRNNError(f"--sample changes nothing with --refine {how}; leave it out")
+    given = {"solver": solver, "clustering": clustering, "sample": sample or None}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    config = BootstrapConfig(refine=how, **chosen)
+    for name in chosen:
+        if not (REFINEMENTS[how].uses_solver if name == "solver" else REFINEMENTS[how].uses_clustering):
+            raise LightRNNError(f"--{name} changes nothing with --refine {how}; leave it out")
     use_threads(threads)
     keep_memory()
     with replace_output(out, "model", inputs=[model, data], force=force) as stage:

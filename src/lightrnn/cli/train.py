@@ -80,7 +80,8 @@ def train(
     The model folder always holds the best model so far, and what is needed to go on: Ctrl-C saves and stops, and
     `lightrnn train DATA -o MODEL --resume` continues to the same result as if it had never stopped. Straight from a
     text file works too: it is prepared into MODEL/data first, with the last 5% held out for validation unless --valid
-    is given. Every field of the recipe can be given as an option. With --init or --table the word table stays as it is
+    is given. Every field of the recipe can be given as an option; the default recipe ends after five minutes, with
+    --epochs it does not. With --init or --table the word table stays as it is
     unless --refine is given.
 
       lightrnn train data -o model
@@ -100,6 +101,8 @@ def train(
     """
     use_threads(threads)
     keep_memory()
+    if "epochs" in overrides:
+        overrides.setdefault("minutes", 0.0)  # who asks for epochs is not to be stopped by a recipe's minutes
     chosen_device = choose_device(device)
     begin = Begin(data, out, recipe, overrides, valid, table, init, teacher, add_words, min_count, max_words)
     with joined(chosen_device) as processes:
@@ -179,7 +182,8 @@ def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None
         command = shlex.join(["lightrnn", "train", str(data), "-o", str(out), "--resume"])
         screen.note(f"saved; go on with: {command}")
         raise typer.Exit(128 + number)
-    screen.note(f"{outcome.reason}; best validation perplexity {outcome.best_perplexity:.2f}; model in {out}")
+    hint = " (for more: --resume --minutes N)" * outcome.reason.startswith("the minutes")
+    screen.note(f"{outcome.reason}{hint}; best validation perplexity {outcome.best_perplexity:.2f}; model in {out}")
 
 
 def _corpus_of(data: Path, out: Path) -> Corpus:

@@ -10,11 +10,13 @@ import typer
 from ..outputs import replace_output
 from ..runtime import use_threads
 from . import screen
-from .options import ForceOption, ModelArgument, ThreadsOption
+from .options import ForceOption, ThreadsOption
 
 
 def vectors(
-    model: ModelArgument,
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train`, or a file of `lightrnn pack`.")
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The file to write.")],
     threads: ThreadsOption = 0,
     force: ForceOption = False,

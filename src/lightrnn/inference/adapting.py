@@ -72,6 +72,8 @@ class Adapter:
                     weight.addcdiv_(gradient, scale, value=-rate)
                     weight.lerp_(trained, decay)
             progress("reading", segment.read, len(ids))
+        if not all(bool(weight.isfinite().all()) for weight in self._weights):
+            raise LightRNNError("the weights became infinite after the last word; lower --adapt-rate")
         by_code = np.concatenate(features)
         return Reading(spelling.by_word(np.concatenate(log_probs), ids), by_code[spelling.ends(ids)[:-1]])
 

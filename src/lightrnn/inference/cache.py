@@ -161,7 +161,7 @@ class CacheLM(LM):
         """(N, J): the tokens' natural-log probabilities for several flatnesses; the features (N, F) are those before
         each. In the sentence convention every sentence has a cache of its own."""
         begins = np.zeros(len(ids), np.int64)
-        if (convention or self.vocabulary.rules.convention) == "sentence":
+        if self.vocabulary.rules.read_as(convention) == "sentence":
             bounds = sentence_bounds(ids, self.vocabulary.eos_id)
             begins = np.repeat(bounds[:, 0], bounds[:, 1] - bounds[:, 0])
         first = np.maximum(begins, np.arange(len(ids)) - self.size)  # what each token sees of the text before it

@@ -160,7 +160,7 @@ class PyctcdecodeLM:
     def score(self, prev_state: Any, word: str, is_last_word: bool = False) -> tuple[float, Any]:
         """What a word adds, and the model's state after it; of the last word the end of the sentence too."""
         log10, state = self.lm.score_word(prev_state, word)
-        if self.lm.vocabulary.rules.clean(word) not in self.lm:
+        if self.lm.vocabulary.rules.word(word) not in self.lm:
             log10 += self.unk_score_offset
         if is_last_word and self.score_boundary:
             log10 += self.lm.score_word(state, self.lm.vocabulary.rules.eos)[0]

@@ -20,6 +20,7 @@ class Speaker(Protocol):
     def likeliest(self, state: Any, count: int) -> Likeliest: ...
     def draw(self, state: Any, temperature: float, random: np.random.Generator) -> int: ...
     def read_word(self, state: Any, word: int) -> tuple[float, Any]: ...
+    def go_on(self, state: Any, word: int) -> Any: ...
 
 
 def sample(
@@ -50,7 +51,7 @@ def sample(
             word = next((word for word in draws if word != never), -1)
         if word in (-1, never):
             word = int(next(word for word in lm.likeliest(state, 2).words if word != never))
-        _, state = lm.read_word(state, word)
+        state = lm.go_on(state, word)
         yield word
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import LightRNNError
 from ..runtime import BATCH_SIZE
-from ..text.rules import Convention
+from ..text.rules import Convention, check_convention
 from .lm import LM
 from .scoring import ScoredLine, UnknownWords, score_lines, scored_lines
 
@@ -32,6 +32,7 @@ def score_hypotheses(
     sentence: each hypothesis by itself. stream: after the first hypothesis of the utterance before, as Kaldi's script
     scores with recurrent models.
     """
+    check_convention(convention)
     if convention == "stream":
         yield from _stream(lm, blocks, unknown_words or UnknownWords())
         return

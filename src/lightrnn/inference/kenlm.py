@@ -182,7 +182,7 @@ class Model:
     def _find(self, word: str) -> int:
         """The id of a word, of the unknown one where it is unknown."""
         vocabulary = self._lm.vocabulary
-        found = vocabulary.find(vocabulary.rules.clean(self._names.get(word, word)))
+        found = vocabulary.find(vocabulary.rules.word(self._names.get(word, word)))
         return vocabulary.unk_id if found < 0 else found
 
     def _is_start(self, word: str) -> bool:

@@ -8,9 +8,9 @@ cleaned by the rules that the model was trained with. States are values: keep on
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from math import exp
+from math import exp, inf
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,12 @@ class LM(ABC):
     @abstractmethod
     def read_word(self, state: Any, word: int) -> tuple[float, Any]:
         """The natural-log probability of a word, by id, and the state after it."""
+
+    def go_on(self, state: Any, word: int) -> Any:
+        """The state after a word of a text; where each sentence stands by itself, one that ends is forgotten."""
+        if word == self.vocabulary.eos_id and self.vocabulary.rules.convention == "sentence":
+            return self.begin_state()
+        return self.read_word(state, word)[1]
 
     def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
         """(N,): the natural-log probabilities of words in a row from a state on, and the state after them."""
@@ -175,6 +181,7 @@ class LM(ABC):
         self, sentences: Sequence[str], *, state: Any = None, batch_size: int = BATCH_SIZE
     ) -> NDArray[np.float64]:
         """log10 P of many sentences, ends included, side by side: each by itself, or each from a state on."""
+        check_several("sentences", sentences)
         encoded = [self._ids(sentence, eos=True) for sentence in sentences]
         if not encoded:
             return np.zeros(0)
@@ -187,7 +194,7 @@ class LM(ABC):
 
     def score_word(self, state: Any, word: str) -> tuple[float, Any]:
         """log10 P of one word after a state, and the state after it; eos ends a sentence."""
-        log_prob, after = self.read_word(state, int(self.vocabulary.encode([self.vocabulary.rules.clean(word)])[0]))
+        log_prob, after = self.read_word(state, int(self.vocabulary.encode([self.vocabulary.rules.word(word)])[0]))
         return log_prob / LN10, after
 
     def advance(self, states: Sequence[Any], words: Sequence[str]) -> tuple[NDArray[np.float64], list[Any]]:
@@ -195,10 +202,10 @@ class LM(ABC):
 
         The same as B times `score_word`, side by side: networks take one step for all of them.
         """
+        check_several("words", words)
         if len(states) != len(words):
             raise LightRNNError(f"each state needs a word, got {len(states)} states and {len(words)} words")
-        clean = self.vocabulary.rules.clean
-        log_probs, after = self.read_each(states, self.vocabulary.encode(map(clean, words)))
+        log_probs, after = self.read_each(states, self.vocabulary.encode(map(self.vocabulary.rules.word, words)))
         return log_probs / LN10, after
 
     def state(self, context: str | Any = "", after: Any = None) -> Any:
@@ -246,6 +253,11 @@ class LM(ABC):
 
         The unknown word, which nobody can read, is left out unless asked for.
         """
+        if not (0 <= temperature < inf and top_k >= 0 and 0 < top_p <= 1):
+            raise LightRNNError(
+                "temperature and top_k must be numbers from 0, top_p one above 0 and at most 1, got "
+                f"{temperature!r}, {top_k!r} and {top_p!r}"
+            )
         state, random = self.state(prompt), np.random.default_rng(seed)
         never = None if unk else self.vocabulary.unk_id
         drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, random=random, never=never)
@@ -264,7 +276,7 @@ class LM(ABC):
             lambda: self.token_log_probs(ids, convention, batch_size=batch_size, progress=progress),
             ids,
             self.vocabulary,
-            convention or self.vocabulary.rules.convention,
+            self.vocabulary.rules.read_as(convention),
         )
 
     def similar(self, word: str, k: int = 10) -> list[tuple[str, float]]:
@@ -286,6 +298,12 @@ class LM(ABC):
     def _ids(self, sentence: str, eos: bool) -> NDArray[np.int32]:
         words = self.vocabulary.encode(self.vocabulary.rules.split(sentence))
         return np.append(words, np.int32(self.vocabulary.eos_id)) if eos else words
+
+
+def check_several(name: str, texts: Iterable[str]) -> None:
+    """One string is several strings of a character each, which nobody means."""
+    if isinstance(texts, str):
+        raise LightRNNError(f"{name} must be a list, got the string {texts[:60]!r}; put it into a list")
 
 
 class NGramLM(LM):
@@ -320,6 +338,7 @@ class NGramLM(LM):
         batch_size: int = BATCH_SIZE,
         progress: Progress = silent,
     ) -> NDArray[np.float64]:
+        self.vocabulary.rules.read_as(convention)
         log10, _ = self.model.score_tokens(ids)
         progress("scoring", len(ids), len(ids))
         return LN10 * log10[:, None]

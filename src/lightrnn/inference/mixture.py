@@ -87,6 +87,12 @@ class Mix(LM):
             after.append(states_after)
         return np.asarray(logsumexp(columns + self._log_weights, axis=1), np.float64), list(zip(*after, strict=True))
 
+    def go_on(self, state: Any, word: int) -> Any:
+        return tuple(
+            member.go_on(before, int(ids[word]))
+            for member, before, ids in zip(self.members, state, self._translations, strict=True)
+        )
+
     def continuations(self, state: Any) -> Callable[[int], tuple[float, Any]]:
         members = [member.continuations(before) for member, before in zip(self.members, state, strict=True)]
 
@@ -152,7 +158,10 @@ def translation(mix: Vocabulary, member: Vocabulary) -> tuple[NDArray[np.int32],
     if mix.rules.bos is not None:
         ids[mix.bos_id] = member.bos_id
     unknown = ids == member.unk_id
-    return ids, np.where(unknown, -np.log(unknown.sum()), 0.0)
+    shares = np.where(unknown, -np.log(unknown.sum()), 0.0)
+    if mix.rules.bos is not None and member.rules.bos is None:
+        shares[mix.bos_id] = -np.inf  # what stands for it is the end of a sentence, a word that is there already
+    return ids, shares
 
 
 def mixed(log_probs: NDArray[np.float64], weights: Sequence[float]) -> NDArray[np.float64]:
@@ -163,8 +172,12 @@ def mixed(log_probs: NDArray[np.float64], weights: Sequence[float]) -> NDArray[n
 def tune(log_probs: NDArray[np.float64]) -> list[float]:
     """Weights that maximise the likelihood of held-out tokens, log_probs (N, M), by expectation-maximisation.
 
-    Use it on what `Mix.member_log_probs` gives for a text that no member was trained on.
+    Use it on what `Mix.member_log_probs` gives for a text that no member was trained on. Tokens that every model holds
+    for impossible say nothing.
     """
+    log_probs = log_probs[~np.isneginf(log_probs).all(axis=1)]
+    if not len(log_probs):
+        raise LightRNNError("there is nothing to tune on: no token of the text is possible for any model; give a text")
     weights = np.full(log_probs.shape[1], 1.0 / log_probs.shape[1])
     scaled = np.exp(log_probs - log_probs.max(axis=1, keepdims=True))  # (N, M): the scale of a token does not matter
     before = -np.inf

@@ -6,6 +6,7 @@ Shapes: V vocabulary, N tokens of a text, K parts of a log-probability.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ..models.kind import kind_of
 from ..models.likeliest import Likeliest, best_of, draw_from
 from ..models.predictor import Predictor
 from ..models.reader import Arrays, Reader
+from ..models.tensors import check_finite
 from ..outputs import replace_output
 from ..packed.model import Network, write
 from ..runtime import BATCH_SIZE, Progress, silent
@@ -28,7 +30,8 @@ from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from .evaluation import Evaluation, measure
 from .features import Reading, token_features
-from .lm import LM
+from .generate import sample
+from .lm import LM, check_several
 from .passes import continue_track, token_log_probs
 
 if TYPE_CHECKING:
@@ -212,7 +215,7 @@ class NetworkLM(LM):
         batch_size: int = BATCH_SIZE,
         progress: Progress = silent,
     ) -> NDArray[Any]:
-        name = convention or self.vocabulary.rules.convention
+        name = self.vocabulary.rules.read_as(convention)
         return token_log_probs(self._reader, ids, self.vocabulary, name, batch_size, progress=progress)
 
     def token_features(
@@ -224,7 +227,7 @@ class NetworkLM(LM):
         progress: Progress = silent,
     ) -> NDArray[np.float32]:
         """(N, F): what the network scores each token of a text by; see `features.py`."""
-        name = convention or self.vocabulary.rules.convention
+        name = self.vocabulary.rules.read_as(convention)
         return token_features(self._reader, ids, self.vocabulary, name, batch_size, progress)
 
     def read(self, ids: Ids, convention: Convention | None = None, *, progress: Progress = silent) -> Reading:
@@ -244,7 +247,7 @@ class NetworkLM(LM):
         Returns what it was worth, each word scored before it was learned from. States from before go on to be of use.
         `reset` undoes it.
         """
-        ids = np.concatenate([self._ids(line, True) for line in text.splitlines()]) if isinstance(text, str) else text
+        ids = self.vocabulary.encode(self.vocabulary.rules.read(text)) if isinstance(text, str) else text
         return measure(lambda: self.read_adapting(ids, rate, decay).log_probs, ids, self.vocabulary, "stream")
 
     def reset(self) -> None:
@@ -253,6 +256,7 @@ class NetworkLM(LM):
         if "_adapter" in self.__dict__:
             self._adapter.reset()
             self._weights_changed()
+            self._make_predictor, self._reads_by_torch, self._loaded = self._before_learning
 
     def read_adapting(self, ids: Ids, rate: float = RATE, decay: float = DECAY, progress: Progress = silent) -> Reading:
         """Score a text as one stream, and learn from it on the way."""
@@ -267,15 +271,14 @@ class NetworkLM(LM):
             from .adapting import Adapter
         except ModuleNotFoundError as error:
             raise missing_package(error) from None
+        self._before_learning = self._make_predictor, self._reads_by_torch, self._loaded
         return Adapter(self.model, self.vocabulary.bos_id, self.familiar_text())
 
     def familiar_text(self) -> Ids:
         """A text that holds no news: the network draws it itself."""
-        random, state, drawn = np.random.default_rng(0), self.stream_state(), np.empty(FAMILIAR, np.int32)
-        for place in range(FAMILIAR):
-            drawn[place] = self.draw(state, 1.0, random)
-            _, state = self.read_word(state, int(drawn[place]))
-        return drawn
+        is_stream = self.vocabulary.rules.convention == "stream"
+        drawn = sample(self, self.stream_state() if is_stream else self.begin_state(), random=np.random.default_rng(0))
+        return np.fromiter(islice(drawn, FAMILIAR), np.int32, FAMILIAR)
 
     def add_words(
         self,
@@ -294,6 +297,7 @@ class NetworkLM(LM):
         too, they are as frequent as the median word of the vocabulary. States from before go on to be of use; a mix or
         a cache with the model is to be made anew.
         """
+        check_several("words", words)
         try:
             from .new_words import wanted
         except ModuleNotFoundError as error:
@@ -334,6 +338,8 @@ class NetworkLM(LM):
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the model as it is now, added words and adaptation included: a model folder, or where the name
         ends in .lightrnn a packed file, in int8. If there is a model already, `force` replaces it."""
+        if "_adapter" in self.__dict__:
+            check_finite({name: tensor.numpy(force=True) for name, tensor in self.model.state_dict().items()})
         if Path(path).suffix == ".lightrnn":
             with replace_output(path, "file", force=force) as stage:
                 stage.write_bytes(write(self.network()))

@@ -71,7 +71,7 @@ def wanted(known: Vocabulary, words: Sequence[str], text: str, counts: Sequence[
     if not words and not text.split():
         raise LightRNNError("there are no words to add; give words, or a text that holds them")
     rules = known.rules
-    read = [word for line in text.splitlines() for word in (*rules.split(line), rules.eos)]
+    read = rules.read(text)
     seen, tokens, least = Counter(read), len(read), 1
     given = [_cleaned(word, known) for word in words]
     if counts is not None:
@@ -92,7 +92,7 @@ def wanted(known: Vocabulary, words: Sequence[str], text: str, counts: Sequence[
 
 def _cleaned(word: str, vocabulary: Vocabulary) -> str:
     """A word that somebody gave, as a text would have it."""
-    found = vocabulary.rules.clean(word)
+    found = vocabulary.rules.word(word)
     if found in vocabulary.rules.specials:
         raise LightRNNError(f"{found!r} is a special word, which every model has; leave it out")
     if found.encode().split() != [found.encode()]:
@@ -173,7 +173,8 @@ class _Origin:
 
 
 def grow(network: Network, vocabulary: Vocabulary, placing: Placing) -> Network:
-    """The network with the words that `vocabulary` has more than its own, each in a row of its own."""
+    """The network with the words that `vocabulary` has more than its own, each in a row of its own. From the unknown
+    word's count goes what it gives them, so that words that are added later get as much."""
     config, table, n = network.config, network.table, len(placing.shares)
     head = head_of(config, table.shape[0], table.alone)
     origin = _origin(network, head)
@@ -192,7 +193,7 @@ def grow(network: Network, vocabulary: Vocabulary, placing: Placing) -> Network:
     return replace(
         network,
         config=replace(config, alone=table.alone + n, head=head + n * origin.in_head),
-        vocabulary=vocabulary,
+        vocabulary=_with_fewer_unknown(vocabulary, placing.kept),
         weights=weights,
         table=_with_rows(table, origin.before, n),
     )
@@ -226,6 +227,13 @@ def _reduced_biases(network: Network, kept: float) -> Vector:
     if _met_unknown(vocabulary):
         biases[network.table.codes[vocabulary.unk_id, 0]] += np.log(1 - _part_of_row(network) * (1 - kept))
     return biases
+
+
+def _with_fewer_unknown(vocabulary: Vocabulary, kept: float) -> Vocabulary:
+    """With so much of the count of the unknown word, at least one if it was met."""
+    counts, unk = vocabulary.counts.copy(), vocabulary.unk_id
+    counts[unk] = np.ceil(kept * counts[unk])
+    return Vocabulary(vocabulary.words, counts, vocabulary.rules)
 
 
 def _with_rows(table: WordTable, before: int, n: int) -> WordTable:

@@ -12,6 +12,8 @@ states that make no difference now will make none later (`_state_gaps`). *Senten
 bos.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..models.reader import Arrays, Reader, select_state
 from ..runtime import BATCH_SIZE, Progress, silent
-from ..text.rules import Convention
+from ..text.rules import Convention, check_convention
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from ..text.windows import padded, sentence_bounds
@@ -51,10 +53,27 @@ def evaluate(
     """
     from ..models.base import TorchReader
 
-    name, reader = convention or vocabulary.rules.convention, TorchReader(model)
-    return measure(
-        lambda: token_log_probs(reader, ids, vocabulary, name, batch_size, window, progress), ids, vocabulary, name
-    )
+    name, reader = vocabulary.rules.read_as(convention), TorchReader(model)
+    with _without_dropout(model):
+        return measure(
+            lambda: token_log_probs(reader, ids, vocabulary, name, batch_size, window, progress), ids, vocabulary, name
+        )
+
+
+@contextlib.contextmanager
+def _without_dropout(model: "LanguageModel") -> Iterator[None]:
+    """A module that is being trained is not, during the block."""
+    from torch import nn
+
+    if not isinstance(model, nn.Module):
+        yield
+        return
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def token_log_probs(
@@ -67,6 +86,9 @@ def token_log_probs(
     progress: Progress = silent,
 ) -> NDArray[np.float32]:
     """(N, P) log-probabilities of all tokens."""
+    check_convention(convention)
+    if not len(ids):
+        return np.zeros((0, 1), np.float32)
     if convention == "stream":
         return stream_log_probs(reader, ids, vocabulary.bos_id, batch_size, window, progress)
     return sentence_log_probs(reader, ids, vocabulary.bos_id, vocabulary.eos_id, batch_size, window, progress)

@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import LightRNNError
 from ..ngram.model import LN10
 from ..runtime import BATCH_SIZE
-from ..text.rules import Convention
+from ..text.rules import Convention, check_convention
 from ..text.spelling import Ids
 from .lm import LM
 from .scoring import BLOCK_WORDS, UnknownWords
@@ -143,6 +143,7 @@ def rescore(
     sentence: each hypothesis by itself; those of a block of lists are scored together. stream: the best hypothesis of a
     list is the context of the next one, whose hypotheses are scored side by side.
     """
+    check_convention(convention)
     rule = unknown_words or UnknownWords()
     if convention == "stream":
         yield from _rescore_stream(lm, lists, weights or Weights(), rule)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..errors import LightRNNError
 from ..ngram.model import LN10
 from ..runtime import BATCH_SIZE
-from ..text.rules import Convention
+from ..text.rules import Convention, check_convention
 from ..text.spelling import Ids
 from .lm import LM
 
@@ -102,6 +102,7 @@ def score_lines(
     sentence: each line by itself, batch_size of them side by side. stream: one pass over all lines, the state carried;
     the sum of all lines is that of LM.evaluate.
     """
+    check_convention(convention)
     rule = unknown_words or UnknownWords()
     vocabulary = lm.vocabulary
     state = lm.stream_state()

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..border import check, digest, list_of, maybe, number, one_of, record, text, whole
 from ..config import ModelConfig
-from ..errors import LightRNNError
+from ..errors import LightRNNError, MissingPackage
 from ..files import read_json
 from ..outputs import settle
 from ..registry import KINDS
@@ -56,6 +56,8 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     """config.json of a model folder, checked to be one that this version can read."""
     folder = Path(folder)
     settle(folder)
+    if folder.is_file():
+        raise LightRNNError(f"{folder} is a file, where a model folder is needed; give the one that it was made from")
     if not (folder / CONFIG).is_file():
         raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
     path, remedy = folder / CONFIG, "restore it or train again"
@@ -130,6 +132,8 @@ def load_weights(folder: str | Path) -> tuple[ModelConfig, Vocabulary, dict[str,
     data = _read_committed(folder, WEIGHTS)
     try:
         weights, _ = read_arrays(data)
+    except MissingPackage:
+        raise
     except LightRNNError as error:
         raise LightRNNError(f"{folder / WEIGHTS} is damaged ({error}); restore it or train again") from None
     try:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from ..errors import LightRNNError
+from ..table.numbers import counts_of
 from ..table.word_table import WordTable
 from .checks import check_table
 from .embedding import LightEmbedding
@@ -69,7 +70,8 @@ def compress(
     check_table(table, components=0 if isinstance(trained, nn.Embedding) else 2)
     if len(table) != len(matrix):
         raise LightRNNError(f"table must be for the {len(matrix):,} words of the matrix, got {len(table):,}")
-    weights = root_counts(np.ones(len(matrix), np.int64) if table.counts is None else table.counts)
+    known = table.counts if counts is None else counts_of(counts, len(matrix))
+    weights = root_counts(np.ones(len(matrix), np.int64) if known is None else known)
     vectors = _fitted(matrix, weights, table)
     layer: LightEmbedding | LightSoftmax
     divergence = None

@@ -264,7 +264,7 @@ class LightSoftmax(TableLayer):
             return self.topk(hidden, 1).indices.squeeze(-1)
         if top_k is not None:
             best = self.topk(hidden, top_k)
-            drawn = _draw(best.values.flatten(0, -2), temperature, generator).view(*hidden.shape[:-1], 1)
+            drawn = _draw(best.values.reshape(-1, top_k), temperature, generator).view(*hidden.shape[:-1], 1)
             return best.indices.gather(-1, drawn).squeeze(-1)
         features = self.projection(hidden).reshape(-1, self.dim)
         rows = _draw(self._row_log_probs(features), temperature, generator)

@@ -130,6 +130,8 @@ def read(data: bytes, origin: str) -> Network:
 
 def unpack(parts: Mapping[str, bytes], about: dict[str, Any], origin: str) -> Network:
     """A packed network from its parts, checked: what `pack` made."""
+    if about["kind"] == "ngram":
+        raise LightRNNError(f"{origin} is an n-gram model, where a LightRNN is needed; give one")
     if about["kind"] not in KINDS:
         raise LightRNNError(f"{origin} is of a kind that this lightrnn does not know; upgrade lightrnn")
     if set(parts) != set(PARTS):

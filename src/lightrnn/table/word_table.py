@@ -165,6 +165,8 @@ class WordTable:
 
         text = np.asarray(whole_numbers("ids", ids, size), np.int32)
         counts = np.bincount(text, minlength=size or 0)
+        if words is not None and len(words) != len(counts):
+            raise LightRNNError(f"words must be as many as there are ids, {len(counts):,}, got {len(words):,}")
         vectors = bigram_vectors(text, counts, words=words, seed=seed, progress=progress)
         return cls.from_embeddings(
             vectors, counts, components=components, rows=rows, alone=alone, seed=seed, progress=progress

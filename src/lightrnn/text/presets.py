@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import LightRNNError
-from ..files import Sources, expand, is_text_shard, listed
+from ..files import Sources, expand, is_text_shard, listed, refuse_no_text
 from .rules import TextRules
 
 
@@ -73,6 +73,8 @@ def choose_splits(
     """The files of each split: those named, and where one corpus folder is given, those that lie in it."""
     sources = listed(train)
     folder = Path(sources[0]) if len(sources) == 1 and Path(sources[0]).is_dir() else None
+    if folder:
+        refuse_no_text(folder)
     found = find_splits(folder, preset.layout) if folder else None
     if folder and not found and preset is not PLAIN:
         raise LightRNNError(

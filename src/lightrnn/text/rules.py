@@ -15,6 +15,13 @@ Normalize = Literal["none", "nfc", "nfkc"]
 Convention = Literal["stream", "sentence"]
 
 
+def check_convention(name: str) -> None:
+    if name not in get_args(Convention):
+        raise LightRNNError(
+            f"convention (--convention) must be one of {', '.join(get_args(Convention))}, got {shown(name)}"
+        )
+
+
 @dataclass(frozen=True)
 class TextRules:
     """How text becomes words, and how its perplexity is counted.
@@ -34,10 +41,11 @@ class TextRules:
     convention: Convention = "stream"
 
     def __post_init__(self) -> None:
-        for name, choices in (("normalize", get_args(Normalize)), ("convention", get_args(Convention))):
-            value = getattr(self, name)
-            if value not in choices:
-                raise LightRNNError(f"{name} (--{name}) must be one of {', '.join(choices)}, got {value!r}")
+        if self.normalize not in get_args(Normalize):
+            raise LightRNNError(
+                f"normalize (--normalize) must be one of {', '.join(get_args(Normalize))}, got {self.normalize!r}"
+            )
+        check_convention(self.convention)
         specials = [word for word in (self.eos, self.unk, self.bos) if word is not None]
         if len(set(specials)) < len(specials) or any(len(word.split()) != 1 for word in specials):
             raise LightRNNError(f"eos, unk and bos must be different words without spaces, got {specials}")
@@ -80,9 +88,24 @@ class TextRules:
             raise LightRNNError(f"{text[:60]!r} holds bytes that are not UTF-8; give text in UTF-8") from None
         return self.fold(text)
 
+    def word(self, text: str) -> str:
+        """One word that a person or program gave; a special is meant as it is, whatever its case."""
+        return text if text in self.specials else self.clean(text)
+
     def split(self, text: str) -> list[str]:
         """The words of one piece of text, without sentence ends."""
         return [word.decode() for word in self.clean(text).encode().split()]
+
+    def read(self, text: str) -> list[str]:
+        """The words of a text of several lines, each with its end, as they would be read from a file."""
+        lines = text.removesuffix("\n").split("\n") if text else []
+        return [word for line in lines for word in (*self.split(line), self.eos)]
+
+    def read_as(self, convention: Convention | None) -> Convention:
+        """The convention that somebody named, or these rules' own."""
+        if convention is not None:
+            check_convention(convention)
+        return convention or self.convention
 
 
 WRITTEN = record({}, {"lowercase": true_or_false(), "eos": text(), "unk": text(), "bos": maybe(text())})
