@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..models.sizes import human_bytes, human_count
 from ..training.figures import Plot
@@ -44,7 +45,7 @@ def _groups(layout: Layout, found: Found, *, by_family: bool) -> Groups:
     return [(label, models) for label, models in groups if any(model in found for model in models)]
 
 
-def _look(index: int) -> dict[str, str]:
+def _look(index: int) -> dict[str, Any]:
     """Colour and marker of the so-many-th group."""
     return {"color": f"C{index % COLOURS}", "marker": MARKERS[index // COLOURS % len(MARKERS)]}
 
@@ -70,15 +71,18 @@ def _size_plot(layout: Layout, found: Found, size: Column, path: Path) -> Path:
     plot = Plot("bytes of one file, words included" if size is PACKED else size.name, "test perplexity")
     points = {model: (_figure(runs, size), _figure(runs, TEST)) for model, runs in found.items()}
     many = any(len(family) >= MANY for family in layout.families)
+    ours = {model.name for model in layout.models if model.kind == "lightrnn"}  # which have stars
     for index, (label, models) in enumerate(_groups(layout, found, by_family=many)):
         there = [points[model] for model in models if model in points]
-        plot.axes.plot(*zip(*there, strict=True), linestyle="", label=label, **_look(index))
+        look = _look(index) | ({"marker": "*", "markersize": 13} if models[0] in ours else {})
+        plot.axes.plot(*zip(*there, strict=True), linestyle="", label=label, **look)
     if many and (networks := {model.name: points[model.name] for model in layout.networks if model.name in points}):
         best = frontier(networks)
         plot.axes.plot(*zip(*best.values(), strict=True), "-", color="grey", zorder=1, label="frontier")
         for model, point in best.items():
             _name_point(plot, model, point)
     _count_along_x(plot, human_bytes if size is PACKED else human_count)
+    plot.axes.set_yscale("log")
     return plot.save(path)
 
 

@@ -41,6 +41,9 @@ def training_figures(folder: Path) -> list[Path]:
     return [perplexity.save(folder / "perplexity.png"), parts.save(folder / "loss-parts.png")]
 
 
+BESIDE = 6  # labels of a plot, beyond which they stand beside it and not in it
+
+
 class Plot:
     """One pair of axes, with the refinements, if there are any, as dotted lines."""
 
@@ -64,7 +67,11 @@ class Plot:
             if len(self.axes.get_yticks(minor=True)) > 12:
                 self.axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 self.axes.yaxis.set_minor_formatter(NullFormatter())
-        self.axes.legend(frameon=False)
+        if len(self.axes.get_legend_handles_labels()[1]) > BESIDE:
+            self.figure.set_figwidth(9.5)
+            self.axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
+        else:
+            self.axes.legend(frameon=False)
         with atomic_file(path) as file:
             self.figure.savefig(file, dpi=150, format="png")
         return path
