@@ -89,7 +89,7 @@ def test_only_what_can_be_replaced_is(call: Call, model: Path, tmp_path: Path, m
     text.write_text(made_up_text(300, 20, seed=1), encoding="utf-8")
     assert "model exists and is no data folder of lightrnn" in refused(call("prepare", text, "-o", "model", "--force"))
     os.mkfifo(tmp_path / "pipe")
-    assert "not a file that can be replaced" in refused(call("vectors", model, "-o", "pipe", "--force"))
+    assert "pipe is a pipe or a device" in refused(call("vectors", model, "-o", "pipe", "--force"))
     assert "model is a folder; name a file" in refused(call("table", model, "--html", model, "--force"))
     (model / "data").mkdir()
     monkeypatch.chdir(model / "data")
