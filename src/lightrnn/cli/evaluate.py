@@ -167,5 +167,8 @@ def _rows(worth: Worth) -> list[list[str]]:
     return [
         [f"perplexity, {worth.name.replace('_', ' ')}", f"{worth.result.perplexity:.2f}"],
         ["  without unknown words", f"{worth.result.perplexity_known:.2f}"],
-        *([f"  {setting}", f"{value:.3g}"] for setting, value in worth.settings.items()),
+        *(
+            [f"  {setting}", f"{value:,}" if isinstance(value, int) else f"{value:.3g}"]
+            for setting, value in worth.settings.items()
+        ),
     ]
