@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..models.sizes import human_bytes, human_count
+from ..registry import KINDS
 from ..training.figures import Plot
 from .tables import ALONE, PACKED, PARAMETERS, TEST, VALID, Column, Facts, Layout, ModelRow, family_name, mean, of
 
@@ -71,7 +72,7 @@ def _size_plot(layout: Layout, found: Found, size: Column, path: Path) -> Path:
     plot = Plot("bytes of one file, words included" if size is PACKED else size.name, "test perplexity")
     points = {model: (_figure(runs, size), _figure(runs, TEST)) for model, runs in found.items()}
     many = any(len(family) >= MANY for family in layout.families)
-    ours = {model.name for model in layout.models if model.kind == "lightrnn"}  # which have stars
+    ours = {model.name for model in layout.networks if KINDS[model.kind].has_table}  # which have stars
     for index, (label, models) in enumerate(_groups(layout, found, by_family=many)):
         there = [points[model] for model in models if model in points]
         look = _look(index) | ({"marker": "*", "markersize": 13} if models[0] in ours else {})
