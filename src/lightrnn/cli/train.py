@@ -81,8 +81,7 @@ def train(
     `lightrnn train DATA -o MODEL --resume` continues to the same result as if it had never stopped. Straight from a
     text file works too: it is prepared into MODEL/data first, with the last 5% held out for validation unless --valid
     is given. Every field of the recipe can be given as an option; the default recipe ends after five minutes, with
-    --epochs it does not. With --init or --table the word table stays as it is
-    unless --refine is given.
+    --epochs it does not. With --init or --table the word table stays as it is unless --refine is given.
 
       lightrnn train data -o model
       lightrnn train data -o model --recipe paper-aclw --minutes 60
