@@ -191,6 +191,13 @@ class TrainingConfig(Settings):
     minutes: float = setting(0.0, "budget: minutes, the making of tables counted; 0: no limit", least=0.0, most=1e7)
     validate_every: int = setting(0, "mini-batches between validations; 0: once an epoch", least=0, most=10**9)
     patience: int = setting(0, "stop after this many validations without improvement; 0: never", least=0, most=10**6)
+    least_gain: float = setting(
+        0.0,
+        "a validation that lowers the best perplexity by less than this share is none to --patience and --schedule "
+        "halve; the best model is kept in any case",
+        least=0.0,
+        most=0.5,
+    )
     dropout_from: float = setting(
         0.0,
         "epochs before dropout begins: what is read for the first time cannot be known by heart",
@@ -222,6 +229,12 @@ class TrainingConfig(Settings):
         "with several processes: what gradients are sent in; bfloat16 is half the bytes, for slow networks, and rounds "
         "gradients to two or three digits",
         choices=("float32", "bfloat16"),
+    )
+    precision: str = setting(
+        "float32",
+        "what training multiplies in; bfloat16 is faster where the GPU or the processor has it (AVX-512 BF16, AMX) and "
+        "costs nothing that shows; auto: bfloat16 there, float32 elsewhere. Weights, validation and use are float32",
+        choices=("auto", "float32", "bfloat16"),
     )
     seed: int = setting(1, "seed of the table, the weights and dropout", least=0, most=2**31 - 1)
 

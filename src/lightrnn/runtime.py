@@ -95,6 +95,16 @@ def choose_device(name: str = "auto") -> "torch.device":
     return device
 
 
+def multiplies_bfloat16(device: "torch.device") -> bool:
+    """Whether the device has instructions for products of bfloat16 numbers, so that they are faster than float32's."""
+    import torch
+
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    told: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # older PyTorch does not tell
+    return bool(told.get("avx512_bf16") or told.get("amx_bf16"))
+
+
 def free_memory() -> float:
     """Bytes that can be had, those of cached files among them where the system tells; else no limit."""
     listing = Path("/proc/meminfo")

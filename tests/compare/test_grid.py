@@ -40,7 +40,7 @@ BAD = [
     ({"model": [{"name": "A", "model": "transformer"}]}, "model 'A': model .* must be one of lightrnn, full, hsm"),
     (
         {"model": [{"name": "A", "hidden": 3}]},
-        "model 'A' has an unknown field 'hidden'; known are name, kind, seeds, on, teacher, recipe",
+        "model 'A' has an unknown field 'hidden'; known are name, kind, seeds, on, teacher, adapt, recipe",
     ),
     ({"model": [{"name": "A", "hidden_size": 0}]}, "model 'A': hidden_size .* must be a whole number at least 1"),
     ({"model": [{"name": "A", "epochs": 3}]}, "model 'A': epochs is the whole grid's"),

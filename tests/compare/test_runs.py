@@ -132,16 +132,19 @@ def test_networks_that_learn_as_they_read_and_from_others(
     alone = {"alone": 9, "tied": True}
     models = [{"name": "large", **alone}, {"name": "HSM", "model": "hsm"}]
     models.append({"name": "small", **alone, "hidden_size": 8, "teacher": "large", "teacher_share": 0.6})
+    models.append({"name": "plain", "hidden_size": 8, "adapt": False})
     grid = grid_for(tiny, model=models, mix=False, adapt=True, cache=30)
     comparison = Comparison(grid, tmp_path / "results", tmp_path / "work", device=CPU)
-    large, hsm, small = comparison.missing()
+    large, hsm, small, _ = comparison.missing()
     with pytest.raises(LightRNNError, match=r"its teacher, large, has no trained model in .*/work; run it first$"):
         comparison.train(small)
     run_all(comparison)
     taught = json.loads((comparison.work / small.name / "config.json").read_text())["training"]
     assert taught["teacher"] == Teacher.load(comparison.work / large.name).digest
-    assert [facts.get("teacher") for facts in comparison.finished()] == [None, None, "large"]
-    for run, facts in zip((large, hsm, small), comparison.finished(), strict=True):
+    *finished, plain = comparison.finished()
+    assert [facts.get("teacher") for facts in finished] == [None, None, "large"]
+    assert list(plain["while_reading"]) == ["with_cache"]
+    for run, facts in zip((large, hsm, small), finished, strict=True):
         # the same figures by the command
         asked = ("evaluate", comparison.work / run.name, tiny.path, "--cache", 30, "--json")
         static, adapted = (json.loads(call(*asked, *options).out) for options in ((), ("--adapt",)))
@@ -471,6 +474,7 @@ def test_tables_of_what_is_there(whole: Comparison, tiny: Corpus, tmp_path: Path
     assert f"| HSM | {hsm['test']:.1f}/{hsm['parameters'] / 1000:.3g}K |\n" in text
     for fact in (hsm["machine"]["cpu"], hsm["machine"]["torch"], hsm["date"][:10], "epochs for every network: 1"):
         assert fact in text
+    assert "- networks trained in " in text
     empty = call("compare", grid, "-o", tmp_path / "nothing", "--tables-only")
     assert empty.code == 0
     assert "0 of 3 runs finished" in (tmp_path / "nothing" / "tables.md").read_text(encoding="utf-8")

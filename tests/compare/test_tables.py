@@ -15,6 +15,7 @@ from lightrnn.compare.tables import (
     family_name,
     markdown,
     overview,
+    provenance,
     seconds_to_reach,
     tables,
 )
@@ -157,3 +158,21 @@ def test_markdown_says_where_the_figures_come_from() -> None:
 def test_seconds_to_reach_are_of_the_first_check_that_is_there(perplexity: float, seconds: float) -> None:
     points = curve((1, 100), (3, 120), (4, 60), (9, 50), (12, 55))
     assert seconds_to_reach({"curve": points}, perplexity) == seconds
+
+
+def test_what_networks_were_trained_in_is_told() -> None:
+    def trained(precision: str | None, machine: str | None) -> dict[str, Any]:
+        training = {"precision": precision} if precision else {}
+        facts = run("A 100", 1)
+        facts["recipe"]["training"] = training
+        facts["machine"] |= {"precision": machine} if machine else {}
+        return facts
+
+    def told(*runs: dict[str, Any]) -> list[str]:
+        return [line for line in provenance(runs) if "trained in" in line]
+
+    assert told(trained(None, None)) == ["networks trained in float32"]  # before there was a choice
+    assert told(trained("auto", "bfloat16"), run("KN", 0)) == ["networks trained in bfloat16"]
+    both = told(trained("float32", "bfloat16"), trained("bfloat16", "float32"))
+    assert both == ["networks trained in bfloat16 and float32"]
+    assert told(run("KN", 0)) == []

@@ -245,6 +245,8 @@ def test_what_is_told_of_training_is_the_texts_own(tiny: Corpus, large: Path, tm
     [
         ("stream", {}),
         ("stream", {"unk_rate": 0.5, "schedule": "average"}),
+        ("stream", {"precision": "bfloat16"}),
+        ("stream", {"precision": "bfloat16", "unk_rate": 0.5}),
         ("stream", {"refine": "matching", "round_share": 0.3, "alone": 9, "head": 0}),
         ("sentence", {"window": 6, "epochs": 0.6}),
         ("sentence", {"unk_rate": 0.5, "refine": "cluster", "round_share": 0.3}),

@@ -63,6 +63,7 @@ def test_seeds_decide_everything(tiny: Corpus, tmp_path: Path) -> None:
         {"cell": "gru", "layers": 2, "components": 3, "schedule": "constant"},
         {"schedule": "average", "validate_every": 9},
         {"layers": 2, "dropout_from": 1.3, "word_bias": True, "rows": "auto", "alone": 9},
+        {"precision": "bfloat16", "schedule": "average", "alone": 9, "tied": True},
     ],
 )
 def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: Path, fields: dict) -> None:
@@ -83,6 +84,31 @@ def test_stopping_anywhere_and_resuming_changes_nothing(tiny: Corpus, tmp_path: 
         outcome = bootstrap.resume(tiny, tmp_path / "parts", {}, device=CPU, should_stop=stop_now)
     assert resumed >= 25  # 300 batches, a stop at every tenth
     assert outcome_of(tmp_path / "whole") == outcome_of(tmp_path / "parts")
+
+
+def test_bfloat16_is_for_products_alone(tiny: Corpus, tmp_path: Path) -> None:
+    """Training comes to about the same; what it leaves is in single precision, and so is what is told of it."""
+    best = {}
+    for precision in ("float32", "bfloat16"):
+        recipe = FAST.override({"precision": precision, "alone": 9, "tied": True, "head": 4})
+        best[precision] = bootstrap.train(tiny, recipe, tmp_path / precision, device=CPU).best_perplexity
+        model, vocabulary = load_model(tmp_path / precision)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+        assert evaluate(model, tiny.split("valid"), vocabulary).perplexity == pytest.approx(best[precision], rel=1e-6)
+    assert best["bfloat16"] != best["float32"]
+    assert best["bfloat16"] == pytest.approx(best["float32"], rel=0.01)
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_auto_takes_bfloat16_where_the_machine_has_it(
+    tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_it: bool
+) -> None:
+    monkeypatch.setattr("lightrnn.training.trainer.multiplies_bfloat16", lambda device: has_it)
+    for precision in ("auto", "bfloat16" if has_it else "float32"):
+        recipe = FAST.override({"precision": precision, "epochs": 0.3})
+        bootstrap.train(tiny, recipe, tmp_path / precision, device=CPU)
+    weights = [(tmp_path / p / "weights.safetensors").read_bytes() for p in (precision, "auto")]
+    assert weights[0] == weights[1]
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -158,6 +184,11 @@ def test_budgets_and_patience(tiny: Corpus) -> None:
     assert trainer.seconds < 5  # of the 0.6 s of its budget, on a busy machine
     why, trainer = reason(learning_rate=30.0, optimizer="sgd", schedule="constant", patience=2, epochs=50)
     assert why == "no improvement in 2 validations"
+    gaining = {"schedule": "constant", "patience": 2}  # all the time, by less than half
+    why, trainer = reason(**gaining, least_gain=0.5, epochs=50)
+    assert why == "no improvement in 2 validations"
+    assert trainer.epochs_done == pytest.approx(3)
+    assert trainer.position.best_perplexity == reason(**gaining, epochs=3)[1].position.best_perplexity
     why, trainer = reason(learning_rate=20.0, optimizer="sgd", schedule="halve", epochs=12)
     assert trainer.learning_rate < 20.0  # it was halved
     assert trainer.learning_rate == 20.0 * 0.5 ** round(-np.log2(trainer.learning_rate / 20.0))

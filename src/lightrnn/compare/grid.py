@@ -4,7 +4,7 @@
     minutes = 15                   # or epochs: the budget of every network; a corpus may have its own
     mix = true                     # each network also mixed with the first n-gram model
     target = "HSM 200"             # whose best validation perplexity the others are timed to
-    adapt = true                   # each network also learning from the test text as it reads it
+    adapt = true                   # each network also learning from the test text as it reads it; a network may differ
     cache = 2000                   # and with a cache of so many words, with and without learning
 
     [shared]                       # fields of all networks
@@ -48,7 +48,8 @@ from ..training.fitting import check_rounds
 NO_END = 1e5  # epochs, where minutes are the budget
 RECIPE_FIELDS = {f.name: f for section in (ModelConfig, TrainingConfig, BootstrapConfig) for f in fields(section)}
 NOT_A_MODELS = ("epochs", "minutes", "seed")
-BESIDE: dict[str, type | None] = {"name": str, "kind": str, "seeds": list, "on": dict, "teacher": str}  # a recipe
+BESIDE: dict[str, type | None]  # what a network has beside a recipe
+BESIDE = {"name": str, "kind": str, "seeds": list, "on": dict, "teacher": str, "adapt": bool}
 NOUNS: dict[type, str] = {
     str: "a string that is not empty",
     bool: "true or false",
@@ -98,6 +99,7 @@ class ModelEntry:
     seeds: tuple[int, ...] = ()  # its own, where it has other ones than the grid
     on: Mapping[str, Recipe] = field(default_factory=dict, hash=False)  # by corpus, where it differs there
     teacher: str | None = None  # the name of the model that it learns from
+    adapt: bool | None = None  # whether it also learns as it reads, where not as the grid says
 
     def recipe_on(self, corpus: str) -> Recipe | None:
         return self.on.get(corpus, self.recipe)
@@ -324,7 +326,8 @@ def _model(entry: Any, shared: Facts, where: str) -> ModelEntry:
         _check_settings(others, {}, place)
         on[corpus] = _recipe(overrides | others, place)
     seeds = _seeds(entry.get("seeds", []), where)
-    return ModelEntry(_name(entry, where), recipe, seeds=seeds, on=on, teacher=entry.get("teacher"))
+    beside = {name: entry[name] for name in ("teacher", "adapt") if name in entry}
+    return ModelEntry(_name(entry, where), recipe, seeds=seeds, on=on, **beside)
 
 
 def _check_settings(values: Any, beside: dict[str, type | None], where: str) -> None:

@@ -23,7 +23,7 @@ from ..ngram.kneser_ney import estimate
 from ..ngram.packed import packed_bytes
 from ..packed.model import Network, write
 from ..packed.weights import pack_weights
-from ..runtime import Progress, threads
+from ..runtime import Progress, multiplies_bfloat16, threads
 from ..text.corpus import Corpus
 from ..text.vocabulary import Vocabulary
 from ..text.word_list import pack_vocabulary
@@ -147,7 +147,7 @@ def _while_reading(lm: NetworkLM, corpus: Corpus, cache: int, adapt: bool, progr
 
 
 def machine(device: torch.device) -> Facts:
-    """What figures of time depend on."""
+    """What figures of time depend on; precision: what `--precision auto` stands for."""
     name = platform.processor() or platform.machine()
     listing = Path("/proc/cpuinfo")
     if listing.exists():
@@ -157,6 +157,7 @@ def machine(device: torch.device) -> Facts:
         "cpu": name,
         "threads": threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "precision": "bfloat16" if multiplies_bfloat16(device) else "float32",
         "torch": torch.__version__,
     }
 

@@ -30,7 +30,9 @@ FACTS = record(  # of a finished run
         "curve": list_of(
             record({"seconds": SECONDS, "words": whole(), "epoch": number(least=0), "perplexity": PERPLEXITY})
         ),
-        "machine": record({"cpu": text(), "threads": whole(1), "device": text(), "torch": text()}),
+        "machine": record(
+            {"cpu": text(), "threads": whole(1), "device": text(), "torch": text()}, {"precision": text()}
+        ),
     },
     {
         "sha256": digest(),

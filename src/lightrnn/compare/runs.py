@@ -167,7 +167,7 @@ class Comparison:
             corpus,
             mix_with=mix_with,
             cache=self.grid.cache,
-            adapt=self.grid.adapt,
+            adapt=self.grid.adapt if run.model.adapt is None else run.model.adapt,
             device=self.device,
             progress=progress,
         )

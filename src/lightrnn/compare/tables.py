@@ -248,7 +248,8 @@ def markdown(layout: Layout, runs: Sequence[Facts], command: str, total: int) ->
 
 
 def provenance(runs: Sequence[Facts]) -> list[str]:
-    """Corpora with their budgets, machines, and the days between which the runs were finished."""
+    """Corpora with their budgets, machines, what networks were trained in, and the days between which the runs were
+    finished."""
     corpora = {}
     for run in runs:
         size = f"{run['train_tokens']:,} words, vocabulary {run['vocabulary_size']:,}"
@@ -261,9 +262,18 @@ def provenance(runs: Sequence[Facts]) -> list[str]:
         f"{m['cpu']}, device {m['device']}, CPU threads: {m['threads']}, PyTorch {m['torch']}"
         for m in (run["machine"] for run in runs)
     }
+    precisions = sorted({_precision(run) for run in runs if "training" in run["recipe"]})
+    trained = [f"networks trained in {' and '.join(precisions)}"] if precisions else []
     days = sorted(run["date"][:10] for run in runs)
     when = [f"finished {days[0]}" + (f" to {days[-1]}" if days[-1] != days[0] else "")] if days else []
-    return [*corpora.values(), *sorted(machines), *when]
+    return [*corpora.values(), *sorted(machines), *trained, *when]
+
+
+def _precision(run: Facts) -> str:
+    """What the products of its training were made in; files of before there was a choice do not tell."""
+    asked: str = run["recipe"]["training"].get("precision", "float32")
+    found: str = run["machine"].get("precision", "float32") if asked == "auto" else asked
+    return found
 
 
 def csv_text(layout: Layout, runs: Sequence[Facts]) -> str:

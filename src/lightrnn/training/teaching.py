@@ -299,9 +299,9 @@ class _Reader:
         for end in np.unique(sizes[sizes > 0]).tolist():
             alive = torch.from_numpy(np.flatnonzero(sizes >= end)).to(fed.device)
             found, after = self._network.read(fed[alive, begin:end], select_state(self._state, alive))
-            outputs[alive, begin:end] = found
+            outputs[alive, begin:end] = found.to(outputs.dtype)
             for tensor, new in zip(self._state, after, strict=True):
-                tensor[:, alive] = new
+                tensor[:, alive] = new.to(tensor.dtype)
             begin = end
         return outputs
 

@@ -10,7 +10,6 @@ Where several processes train together, all of them make the same windows, and e
 --local-steps they are `together` only after some of the mini-batches, and all of the above holds there.
 """
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import cos, exp, isfinite, pi
@@ -27,6 +26,7 @@ from ..inference.passes import evaluate
 from ..models.base import RecurrentModel, State
 from ..models.lightrnn import LightRNN
 from ..processes import here
+from ..runtime import multiplies_bfloat16
 from ..text.rare import with_unknown
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
@@ -51,7 +51,7 @@ class Position:
     words: int = 0  # words trained on in all
     rate_factor: float = 1.0  # what "halve" has made of the learning rate
     best_perplexity: float | None = None
-    validations_since_best: int = 0
+    validations_since_best: int = 0  # … was lowered by the least gain
     nats: float = 0.0  # training loss since the last validation …
     tokens: int = 0  # … over so many words
     began: float = 0.0  # what the clock had of training when the run began
@@ -115,6 +115,9 @@ class Trainer:
         self.average = Average(model) if config.schedule == "average" else None
         self.processes = here()
         refuse_sparse_on_cuda(self.optimizers, self.device, self.processes)
+        self.in_bfloat16 = config.precision == "bfloat16" or (
+            config.precision == "auto" and multiplies_bfloat16(self.device)
+        )
         self.is_local = config.local_steps > 1 and self.processes.size > 1
         self.together = True  # the weights are the same in all processes
         self.clock = clock or Clock()
@@ -212,7 +215,8 @@ class Trainer:
                 yield window.part(self.processes.share(len(window.codes)).tracks)
 
         if self.lessons:
-            self.lessons.catch_up(own_windows, self.position.batch)
+            with self._precision():
+                self.lessons.catch_up(own_windows, self.position.batch)
 
     def _timed_batch(self, window: Window) -> Batch:
         with self.clock.on("training"):
@@ -250,7 +254,7 @@ class Trainer:
         self.model.share = share = self.processes.share(len(window.codes))
         own = window.part(share.tracks)
         before = start_state(self.model, own) if own.starts else self.carried
-        with self._mixed_precision():
+        with self._precision():
             if self.lessons:
                 losses, taught, state = self.lessons.losses(own, self.position.batch, before)  # (B, S) each
             else:
@@ -291,10 +295,8 @@ class Trainer:
         self.processes.add([both])
         return both[0], both[1]
 
-    def _mixed_precision(self) -> contextlib.AbstractContextManager[Any]:
-        if self.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
-            return torch.autocast("cuda", torch.bfloat16)
-        return contextlib.nullcontext()
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16)
 
     def _validate(self) -> Validated:
         """Validate; note whether it is the best so far; halve the rate if not and the schedule says so."""
@@ -308,9 +310,12 @@ class Trainer:
                 f"the validation loss became {validation.nats:g} at mini-batch {position.step:,} "
                 f"with learning rate {rate:g}; {LOWER_RATE}"
             )
-        improved = position.best_perplexity is None or validation.perplexity < position.best_perplexity
+        best, found = position.best_perplexity, validation.perplexity
+        improved = best is None or found < best
         if improved:
-            position.best_perplexity, position.validations_since_best = validation.perplexity, 0
+            position.best_perplexity = found
+        if best is None or (improved and found <= (1 - self.config.least_gain) * best):
+            position.validations_since_best = 0
         else:
             position.validations_since_best += 1
             position.rate_factor *= 0.5
