@@ -135,9 +135,9 @@ def test_streamed_transport_against_the_dense_one(V: int, n: int, kind: str, see
     words = rng.permutation(V)
     dense, streamed = transport(costs[words], capacities), streamed_transport(costs, words, capacities)
     assert (np.bincount(streamed.bins, minlength=n) == capacities).all()
-    slack = 2e-2 * float(costs.mean(dtype=float)) * max(V, 20) + 1e-6  # few candidates a word, one of whom may matter
+    slack = 1e-3 * float(costs.mean(dtype=float)) * V + 1e-6  # where auctions stop, and few candidates a word
     assert streamed.cost == pytest.approx(costs[words, streamed.bins].sum(dtype=float), rel=1e-4, abs=1e-6)
-    assert streamed.bound <= dense.cost + 1e-3 * slack + 1e-5 * float(np.abs(costs).max()) * V
+    assert streamed.bound <= dense.cost + 1e-5 * float(np.abs(costs).max()) * V
     assert streamed.cost <= dense.cost + slack
 
 

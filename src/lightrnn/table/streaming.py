@@ -43,7 +43,7 @@ def streamed_transport(
             here = slice(begin, begin + step)
             block = costs[words[here]]
             spread += float((block.mean(axis=1, dtype=np.float64) - block.min(axis=1)).sum())
-            low, paid = _look(block, prices, room, chosen[here], candidates[here], offers[here])
+            low, paid = _look(block, prices, capacities, room, chosen[here], candidates[here], offers[here])
             least, cost = least + low, cost + paid
         if turn == ROUNDS:
             break
@@ -68,9 +68,9 @@ def sampled_prices(
 
 
 @njit(cache=True, nogil=True)
-def _look(costs, prices, room, chosen, candidates, offers):  # type: ignore[no-untyped-def]
-    """Of some words, the cheapest bins at these prices, the present one among them; who has none takes the cheapest
-    that has room. Returns Σ min_i (c_wi + p_i), and what the present bins cost."""
+def _look(costs, prices, capacities, room, chosen, candidates, offers):  # type: ignore[no-untyped-def]
+    """Of some words, the cheapest bins at these prices, the present one among them, none that can hold no word; who has
+    none takes the cheapest that has room. Returns Σ min_i (c_wi + p_i), and what the present bins cost."""
     size, n = costs.shape
     k = candidates.shape[1]
     values = np.empty(k)
@@ -80,6 +80,8 @@ def _look(costs, prices, room, chosen, candidates, offers):  # type: ignore[no-u
         cheapest, free = np.inf, np.inf
         settled = chosen[w] >= 0
         for i in range(n):
+            if capacities[i] == 0:
+                continue
             value = np.float64(costs[w, i]) + prices[i]
             cheapest = min(cheapest, value)
             if not settled and room[i] > 0 and value < free:
@@ -94,6 +96,8 @@ def _look(costs, prices, room, chosen, candidates, offers):  # type: ignore[no-u
         present = chosen[w]
         if not settled:
             room[present] -= 1
+        for p in range(held, k):  # where there are fewer bins
+            candidates[w, p], offers[w, p] = present, np.inf
         there = False
         for p in range(k):
             there = there or candidates[w, p] == present
