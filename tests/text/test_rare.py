@@ -35,6 +35,15 @@ def test_only_words_seen_once_are_read_as_unknown_at_the_rate_asked_for(rare: Co
     assert (with_unknown(ids, vocabulary, 1.0, np.random.default_rng(1)) == vocabulary.unk_id).sum() == once
 
 
+def test_a_word_that_is_frequent_in_a_later_text_is_not_rare(rare: Corpus) -> None:
+    """With --init the counts are of the text before."""
+    vocabulary = rare.vocabulary
+    once, twice, *_ = np.flatnonzero(vocabulary.counts == 1)
+    ids = np.array([once, twice, 5, twice], np.uint32)
+    read = with_unknown(ids, vocabulary, 1.0, np.random.default_rng(1))
+    assert read.tolist() == [vocabulary.unk_id, twice, 5, twice]
+
+
 def test_a_text_with_unknown_words_of_its_own_stays_as_it_is(rare: Corpus, tmp_path: Path) -> None:
     taught = prepare(tmp_path / "text", tmp_path / "taught", min_count=2)
     ids, vocabulary = taught.split("train"), taught.vocabulary

@@ -14,22 +14,31 @@ from lightrnn.models.lightrnn import LightRNN
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
-from lightrnn.training.averaging import EVERY, POWER, Average
+from lightrnn.training.averaging import ALL, EVERY, POWER, Average
 
 
 def test_later_weights_count_more_and_where_they_started_does_not() -> None:
     model = LightRNN(FAST.model, WordTable.random(30, 2, seed=1))
     average = Average(model)
     seen = []
-    for step in range(4 * EVERY + 3):
+    power = int(POWER)
+
+    def check(counts: list[float]) -> None:
+        expected = np.tensordot(counts / np.sum(counts), np.stack(seen).astype(np.float64), axes=1)
+        found = average.model.input_vectors.weight.detach().numpy()
+        np.testing.assert_allclose(found, expected, atol=1e-6)  # of weights up to 0.1, in single precision
+
+    for step in range(ALL + 4 * EVERY + 3):
         model.reset()
         average.add(model, step)
-        if step % EVERY == 0:
+        if step < ALL or step % EVERY == 0:
             seen.append(model.input_vectors.weight.detach().numpy().copy())
-    counts = np.array([comb(i + int(POWER), int(POWER)) for i in range(5)], np.float64)
-    expected = np.tensordot(counts / counts.sum(), np.stack(seen).astype(np.float64), axes=1)
-    found = average.model.input_vectors.weight.detach().numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-6)  # of weights up to 0.1, in single precision
+        if step in (0, 4, ALL - 1):  # all of the first ones
+            check([comb(i + power, power) for i in range(step + 1)])
+    early = np.array([comb(i + power, power) for i in range(ALL)], np.float64)
+    few = ALL // EVERY  # weights, for which all the early ones stand
+    late = [comb(i + power, power) for i in range(few + 5)]
+    check([*(early / early.sum() * sum(late[:few])), *late[few:]])
     assert (average.model.codes == model.codes).all()
 
 

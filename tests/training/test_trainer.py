@@ -14,6 +14,7 @@ from lightrnn.inference.passes import evaluate
 from lightrnn.models.checkpoint import load_model
 from lightrnn.models.folder import load_table, read_config
 from lightrnn.models.lightrnn import LightRNN
+from lightrnn.registry import KINDS
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
@@ -99,6 +100,17 @@ def test_bfloat16_is_for_products_alone(tiny: Corpus, tmp_path: Path) -> None:
     assert best["bfloat16"] == pytest.approx(best["float32"], rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"model": kind} for kind in KINDS] + [{"model": kind, "tied": True} for kind in ("full", "adaptive")],
+    ids=str,
+)
+def test_every_kind_trains_in_bfloat16(tiny: Corpus, tmp_path: Path, fields: dict) -> None:
+    recipe = FAST.override({**fields, "precision": "bfloat16"})
+    outcome = bootstrap.train(tiny, recipe, tmp_path / "m", device=CPU)
+    assert outcome.best_perplexity < 0.8 * len(tiny.vocabulary)  # better than to guess
+
+
 @pytest.mark.parametrize("has_it", [True, False])
 def test_auto_takes_bfloat16_where_the_machine_has_it(
     tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_it: bool
@@ -109,6 +121,26 @@ def test_auto_takes_bfloat16_where_the_machine_has_it(
         bootstrap.train(tiny, recipe, tmp_path / precision, device=CPU)
     weights = [(tmp_path / p / "weights.safetensors").read_bytes() for p in (precision, "auto")]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(("refine", "expected"), [("matching", [0, 1, 1, 1]), ("cluster", [0, 1, 0, 1])])
+def test_dropout_begins_once_for_weights_that_go_on(
+    tiny: Corpus, tmp_path: Path, refine: str, expected: list[int]
+) -> None:
+    """A clustering restarts them; a matching does not, and they have read the text."""
+    fields = {"refine": refine, "rounds": 1, "round_share": 0.5, "epochs": 4, "dropout": 0.3, "dropout_from": 1}
+    seen = []
+
+    def note(run: bootstrap.Run, event: object) -> None:
+        if isinstance(event, Validated):
+            seen.append(int(run.trainer.model.drops))
+
+    stopped = bootstrap.train(
+        tiny, FAST.override(fields), tmp_path / "m", device=CPU, report=note, should_stop=lambda: len(seen) == 2
+    )
+    assert stopped.interrupted
+    bootstrap.resume(tiny, tmp_path / "m", device=CPU, report=note)
+    assert seen == expected
 
 
 @pytest.mark.parametrize("layers", [1, 2])

@@ -112,6 +112,10 @@ class RecurrentModel(nn.Module):
         return self._drop(outputs, self.config.dropout, steps_first=self.cell.steps_first), after
 
     def _run(self, layers: nn.RNNBase, inputs: Tensor, state: State | None) -> tuple[Tensor, State]:
+        if inputs.is_cuda and torch.is_autocast_enabled("cuda"):  # cuDNN would take float16, whatever it is told
+            with torch.autocast("cuda", enabled=False):
+                before = None if state is None else tuple(tensor.float() for tensor in state)
+                return self._run(layers, inputs.float(), before)
         if self.cell.states > 1:  # PyTorch has a tuple of tensors there, and one tensor else
             outputs, after = layers(inputs, state)
             return outputs, after

@@ -261,7 +261,8 @@ class AdaptiveSoftmax(Output):
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(units, len(counts), cutoffs, divisor, head_bias=True)
 
     def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        log_probs: Tensor = self.softmax(hidden.float(), self.ranks[targets].long()).output
+        with torch.autocast(hidden.device.type, enabled=False):  # PyTorch's layer cannot add up in both precisions
+            log_probs: Tensor = self.softmax(hidden.float(), self.ranks[targets].long()).output
         return log_probs[:, None]
 
     def distribution(self, hidden: Tensor) -> Tensor:

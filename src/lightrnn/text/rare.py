@@ -23,12 +23,14 @@ def expected_counts(vocabulary: Vocabulary, rate: float) -> NDArray[np.int64]:
 
 
 def with_unknown(ids: Ids, vocabulary: Vocabulary, rate: float, draw: np.random.Generator) -> Ids:
-    """A text in which words seen once are unknown at this rate; as it is, where it has unknown words of its own."""
+    """A text in which words seen once are unknown at this rate; as it is, where it has unknown words of its own. The
+    counts may be of another text that a model was trained on before: a word must be rare in both."""
     pieces = [slice(begin, begin + CHUNK) for begin in range(0, len(ids), CHUNK)]
     if not rate or any((ids[piece] == vocabulary.unk_id).any() for piece in pieces):
         return ids
     read, is_rare = np.array(ids), vocabulary.counts == 1
-    for piece in pieces:
-        places = piece.start + np.flatnonzero(is_rare[read[piece]])
-        read[places[draw.random(len(places)) < rate]] = vocabulary.unk_id
+    found = [piece.start + np.flatnonzero(is_rare[read[piece]]) for piece in pieces]
+    places = np.concatenate([*found, np.zeros(0, np.int64)])
+    places = places[np.bincount(read[places], minlength=len(is_rare))[read[places]] == 1]
+    read[places[draw.random(len(places)) < rate]] = vocabulary.unk_id
     return read

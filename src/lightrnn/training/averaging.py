@@ -12,7 +12,8 @@ import torch
 from ..models.base import RecurrentModel
 
 POWER = 8.0
-EVERY = 10  # mini-batches: those between hardly differ, and large models take as long to average as to train
+EVERY = 10  # mini-batches: those between hardly differ, and large models take as long to average as to train …
+ALL = 100  # … but for so many at the start
 
 
 class Average:
@@ -23,8 +24,9 @@ class Average:
 
     @torch.no_grad()
     def add(self, model: RecurrentModel, step: int) -> None:
-        """Count the weights after mini-batch `step`, from 0 on, if it is one of those that are."""
-        index, between = divmod(step, EVERY)
+        """Count the weights after mini-batch `step`, from 0 on, if it is one of those that are. The mean of the first
+        ALL stands for that of every EVERY-th of them."""
+        index, between = (step, 0) if step < ALL else divmod(step, EVERY)
         if between:
             return
         share = (POWER + 1) / (index + 1 + POWER)  # of the first all: where a run starts from does not count

@@ -28,7 +28,7 @@ from ..runtime import Progress, choose_device, silent
 from ..text.corpus import Corpus
 from ..text.rare import expected_counts
 from .clock import Clock
-from .fitting import Init, fitted
+from .fitting import Init, fitted, round_budget
 from .following import follow
 from .refinement import carried_over, refine
 from .run import Refined, Run, append_metrics, new_trainer, publish, reopen, save, save_best
@@ -113,7 +113,7 @@ def begin(
     if init is not None:
         model, vocabulary = copy.deepcopy(init[0]), init[1]
         model.set_dropout(recipe.model.dropout)
-        corpus = corpus.with_counts(vocabulary.counts)
+        corpus = corpus.with_counts(expected_counts(vocabulary, recipe.training.unk_rate))
     else:
         corpus = corpus.with_counts(expected_counts(corpus.vocabulary, recipe.training.unk_rate))
         if start is None:
@@ -127,7 +127,8 @@ def begin(
         if recipe.bootstrap.bigram_vectors and "bigram_vectors" in kind_of(recipe.model).settings:
             with clock.on("start"):
                 _use_bigram_vectors(cast(WordModel, model), corpus, recipe.training, progress)
-    trainer = new_trainer(model.to(device or choose_device()), recipe, corpus, 0, clock, teacher)
+    budget, on_device = round_budget(recipe, 0, clock.total), model.to(device or choose_device())
+    trainer = new_trainer(on_device, recipe, budget, corpus, clock, teacher)
     run = Run(recipe, corpus, folder, trainer, clock, teacher=teacher)
     save_best(run)
     (folder / METRICS).touch()

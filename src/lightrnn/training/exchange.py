@@ -71,14 +71,15 @@ def average(optimizers: Optimizers, mean: nn.Module | None, processes: Processes
 
 
 def whole_state(state: State, share: Share, processes: Processes) -> State:
-    """The state of all tracks, from those of each process's share."""
+    """The state of all tracks, from those of each process's share; in single precision where there are several, whose
+    machines may differ."""
     if processes.size == 1:
         return state
     found = []
     for tensor in state:
-        whole = tensor.new_zeros(tensor.shape[0], share.of, *tensor.shape[2:])
+        whole = tensor.new_zeros(tensor.shape[0], share.of, *tensor.shape[2:], dtype=torch.float32)
         if share.weight:
-            whole[:, share.tracks] = tensor
+            whole[:, share.tracks] = tensor.float()
         processes.add([whole])
         found.append(whole)
     return tuple(found)

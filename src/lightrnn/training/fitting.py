@@ -119,6 +119,8 @@ def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None
         "word_bias": "--no-output-bias" * (not recipe.model.output_bias),
         "exchange": f"--local-steps {local}" * (local > 1),
         "dropout_from": "--dropout 0" * (recipe.model.dropout == 0),
+        "head": "--alone 0" * (recipe.model.head > 0 and recipe.model.alone == 0),
+        "least_gain": "--patience 0" * (not recipe.training.patience and recipe.training.schedule != "halve"),
         "rounds": refine * (refinement is None),
         "round_share": refine * (refinement is None),
         "solver": refine * (refinement is None or not refinement.uses_solver),

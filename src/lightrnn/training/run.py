@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from ..border import check, digest, file_name, list_of, maybe, number, parse_json, record, text, whole
-from ..config import Recipe
+from ..config import Recipe, TrainingConfig
 from ..errors import LightRNNError
 from ..files import atomic_file
 from ..models.base import RecurrentModel
 from ..models.checkpoint import finish_commit, load_training, rebuild, save_model, save_training
 from ..models.folder import DIMENSIONS, METRICS, TRAINING, load_vocabulary
 from ..processes import here
+from ..registry import REFINEMENTS
 from ..runtime import choose_device
 from ..text.corpus import Corpus
 from .clock import Clock
@@ -109,7 +110,8 @@ class Run:
         self.round += 1
         self.words = self.words_read
         self.steps = self.step
-        self.trainer = new_trainer(model, self.recipe, self.corpus, self.round, self.clock, self.teacher)
+        config = round_budget(self.recipe, self.round, self.clock.total)
+        self.trainer = new_trainer(model, self.recipe, config, self.corpus, self.clock, self.teacher, self.words)
 
     def moved(self, folder: Path) -> None:
         """The run's folder has got another name, and so has the corpus if it is in there."""
@@ -119,11 +121,19 @@ class Run:
 
 
 def new_trainer(
-    model: RecurrentModel, recipe: Recipe, corpus: Corpus, round_number: int, clock: Clock, teacher: Teacher | None
+    model: RecurrentModel,
+    recipe: Recipe,
+    budget: TrainingConfig,
+    corpus: Corpus,
+    clock: Clock,
+    teacher: Teacher | None,
+    words: int = 0,
 ) -> Trainer:
-    """For a round that begins now."""
-    config = round_budget(recipe, round_number, clock.total)
-    return Trainer(model, config, corpus.split("train"), corpus.split("valid"), corpus.vocabulary, clock, teacher)
+    """For a round with this budget, before which so many words were read: by weights that it goes on from, unless the
+    refinement restarts them."""
+    refinement, train = REFINEMENTS[recipe.bootstrap.refine], corpus.split("train")
+    before = 0.0 if refinement is None or refinement.restarts else words / len(train)
+    return Trainer(model, budget, train, corpus.split("valid"), corpus.vocabulary, clock, teacher, before)
 
 
 def save(run: Run) -> None:
@@ -207,15 +217,8 @@ def _rebuilt(
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     model = rebuild(recipe.model, corpus.vocabulary, weights, facts["table_shape"], recipe.training.seed)
     spent = clock.total - (clock.training - position["began"])
-    trainer = Trainer(
-        model.to(device or choose_device()),
-        round_budget(recipe, facts["round"], spent),
-        corpus.split("train"),
-        corpus.split("valid"),
-        corpus.vocabulary,
-        clock,
-        teacher,
-    )
+    budget, on_device = round_budget(recipe, facts["round"], spent), model.to(device or choose_device())
+    trainer = new_trainer(on_device, recipe, budget, corpus, clock, teacher, facts["words"])
     restore(trainer, tensors, position)
     kept = {name: facts[name] for name in SAVED_FIELDS}
     return Run(recipe, corpus, None, trainer, clock, **kept, saved_by=facts.get("processes", 1), teacher=teacher)

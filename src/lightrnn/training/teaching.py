@@ -251,6 +251,7 @@ class Outcomes:
     def __call__(self, scores: Tensor) -> Tensor:
         if self._are_these:
             return scores
+        scores = scores.float()  # sums of thousands
         words = scores[:, self._rows]
         if len(self._others) == 0:
             return words

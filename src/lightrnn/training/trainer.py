@@ -104,7 +104,9 @@ class Trainer:
         vocabulary: Vocabulary,
         clock: Clock | None = None,
         teacher: Teacher | None = None,
+        epochs_before: float = 0.0,
     ) -> None:
+        """epochs_before: what the weights have read of the text in earlier rounds."""
         self.model = model
         self.config = config
         self.train = train
@@ -121,6 +123,7 @@ class Trainer:
         self.is_local = config.local_steps > 1 and self.processes.size > 1
         self.together = True  # the weights are the same in all processes
         self.clock = clock or Clock()
+        self.epochs_before = epochs_before
         self.position = Position(began=self.clock.training)
         self.carried: State | None = None
         self.lessons = self._lessons(teacher) if teacher and config.teacher_share else None
@@ -250,7 +253,7 @@ class Trainer:
     def train_step(self, window: Window) -> float:
         """One mini-batch: forward, backward, clip, step. Returns the text's loss in nats, summed over the words."""
         self.model.train()
-        self.model.drop(self.epochs_done >= self.config.dropout_from)
+        self.model.drop(self.epochs_before + self.epochs_done >= self.config.dropout_from)
         self.model.share = share = self.processes.share(len(window.codes))
         own = window.part(share.tracks)
         before = start_state(self.model, own) if own.starts else self.carried
