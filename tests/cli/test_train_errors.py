@@ -87,6 +87,13 @@ def test_data_that_lacks_a_file_or_has_that_of_another(refuse: Refusal, world: W
     assert name in refuse("train", data, "-o", "out", *SMALL)
 
 
+def test_counts_that_were_edited(refuse: Refusal, data: Path) -> None:
+    path = data / "vocab.tsv"
+    word, _, rest = path.read_text(encoding="utf-8").partition("\t")
+    path.write_text(f"{word}\t9{rest}", encoding="utf-8")
+    assert "vocab.tsv is not the one this data was made with" in refuse("train", data, "-o", "out", *SMALL)
+
+
 def test_data_with_ids_outside_the_vocabulary(refuse: Refusal, data: Path) -> None:
     np.save(data / "train.npy", np.load(data / "train.npy") + np.int32(1000))
     assert "train.npy" in refuse("train", data, "-o", "out", *SMALL)

@@ -9,7 +9,9 @@ import torch
 from helpers import FLOAT32, lm_of
 from lightrnn.config import ModelConfig
 from lightrnn.inference.passes import evaluate, sentence_log_probs, stream_log_probs
+from lightrnn.models import lightrnn as lightrnn_module
 from lightrnn.models.base import TorchReader
+from lightrnn.models.kind import build
 from lightrnn.models.lightrnn import LightRNN, State
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
@@ -47,6 +49,36 @@ def test_stream_is_one_carried_pass_over_every_token(tiny: Corpus) -> None:
     assert result.unknown_tokens == unknown.sum()
     known = -parts[~unknown].sum() / (~unknown).sum()
     assert result.perplexity_known == pytest.approx(np.exp(known), rel=FLOAT32)
+
+
+@pytest.mark.parametrize("model", ["lightrnn", "full"])
+def test_models_in_bfloat16(tiny: Corpus, model: str) -> None:
+    """Their states go through NumPy, which has no such numbers, and come back as they were."""
+    torch.manual_seed(2)
+    table = WordTable.random(len(tiny.vocabulary)) if model == "lightrnn" else None
+    network = build(ModelConfig(model=model, hidden_size=6), tiny.vocabulary, table, seed=1)
+    whole = evaluate(network, tiny.split("test"), tiny.vocabulary, "stream")
+    rounded = evaluate(network.bfloat16(), tiny.split("test"), tiny.vocabulary, "stream")
+    assert rounded.nats == pytest.approx(whole.nats, rel=0.01)
+    assert rounded.nats != whole.nats
+
+
+def test_scores_are_held_a_few_at_a_time(tiny: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = model_for(tiny), tiny.split("test")
+    at_once = evaluate(model, ids, tiny.vocabulary, "stream")
+    widest = 0
+
+    def scores(found: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        nonlocal widest
+        widest = max(widest, found.numel())
+        return cross_entropy(found, *_, **__)
+
+    cross_entropy = torch.nn.functional.cross_entropy
+    monkeypatch.setattr(torch.nn.functional, "cross_entropy", scores)
+    monkeypatch.setattr(lightrnn_module, "SCORES", 4000)
+    in_blocks = evaluate(model, ids, tiny.vocabulary, "stream")
+    assert widest <= 4000
+    assert in_blocks.nats == pytest.approx(at_once.nats, rel=FLOAT32)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])

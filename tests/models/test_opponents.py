@@ -259,9 +259,9 @@ def test_tied_vectors_get_gradients_from_both_sides(kind: str) -> None:
 
     def gradient(of_output_only: bool) -> Tensor:
         model.zero_grad()
-        hidden, _ = model._hidden(words, None)
+        hidden, _ = model.features(words)
         hidden = hidden.detach() if of_output_only else hidden
-        model.output.log_probs(hidden, words[0, 1:]).sum().backward()
+        model.scored(words, hidden).sum().backward()
         assert not model.input.weight.grad.is_sparse
         by_row = model.input.weight.grad.clone()
         return by_row[model.input.ranks.long()] if kind == "tied adaptive" else by_row

@@ -11,6 +11,7 @@ from lightrnn.ngram.arpa import read_arpa, write_arpa
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.ngram.model import NGram
 from lightrnn.text.presets import PRESETS
+from lightrnn.text.reading import LONGEST
 from lightrnn.text.vocabulary import Vocabulary
 
 
@@ -119,6 +120,7 @@ def test_broken_arpa_files(tmp_path: Path, old: str, new: str, message: str) -> 
         (b"mmap lm http://kheafield.com/code format version 5\n\0\0", "is a KenLM binary"),
         (FOREIGN.encode().replace(b"\tb\n", b"\t\xff\n"), "line 11: .* is not UTF-8"),
         (gzip.compress(FOREIGN.encode())[:-20], "is not a complete .gz file"),
+        (gzip.compress(b"x" * (LONGEST["line"] + 2**21)), "line 1 has more than 16,777,216 bytes; it is no ARPA file"),
     ],
 )
 def test_files_that_are_no_arpa(tmp_path: Path, content: bytes, message: str) -> None:

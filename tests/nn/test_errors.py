@@ -42,6 +42,7 @@ NAN = torch.tensor([[0.0, 1.0, float("nan"), 2.0]] * 3)
         (lambda: LightEmbedding(np.zeros((20, 2)), 4), "table must be a WordTable, got ndarray"),
         (lambda: LightEmbedding(TABLE, 0), "dim must be a whole number from 1, got 0"),
         (lambda: LightSoftmax(TABLE, 4.0), "in_features must be a whole number from 1"),
+        (lambda: LightSoftmax(TABLE, 4, head=-3), "head must be a whole number from 0, got -3"),
         (lambda: LightSoftmax(WordTable.random(20, 3), 4), "table must have rows and columns, got one of 3 components"),
         (lambda: LightSoftmax(WordTable.random(21), 4, tied=EMBEDDING), "tied must have the same table"),
         (lambda: LightSoftmax(WordTable.random(20, seed=2), 4, tied=EMBEDDING), "tied must have the same table"),

@@ -88,3 +88,4 @@ def test_rounds_share_the_budget() -> None:
     assert round_budget(recipe, 0, 1e6).minutes > 0  # 0 would be without end
     assert round_budget(recipe.override({"minutes": 0.0}), 1, 90).minutes == 0
     assert round_budget(recipe.override({"refine": "none"}), 0).epochs == 10
+    assert round_budget(recipe.override({"round_share": 0.3}), 3).epochs == 1  # and not a bit more

@@ -5,7 +5,7 @@ Shapes: S codes, P parts of a log-probability, F features.
 A text is read in segments of some words. Each is scored by the weights as they are, and only then are they moved by the
 gradient g of what was scored, so that no token's score knows the token or one after it:
 
-    w ← w - rate · g / (√s + ε) + decay · (w_0 - w)
+    w ← w - rate · g / (√s + ε), and then w ← w + decay · (w_0 - w)
 
 s is the mean of the squares of such gradients, weight by weight, on a text that holds no news: it makes steps short
 where gradients are always large, and long for the vectors of rare words. Krause et al. take the training text for that;
@@ -92,12 +92,11 @@ class Adapter:
             stop = min(begin + SEGMENT, len(ids))
             piece = stream.piece(front, int(ends[begin]), int(ends[stop]))
             codes = torch.from_numpy(piece[None]).to(state[0].device)
-            with torch.no_grad():
-                features, _ = model.features(codes, state)
             with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # cuDNN wants dropout for gradients
-                log_probs, after = model.code_log_probs(codes, state)
+                features, after = model.features(codes, state)
+                log_probs = model.scored(codes, features)
             state = tuple(tensor.detach() for tensor in after)
-            yield Segment(log_probs[0], features[0], stop)
+            yield Segment(log_probs[0], features[0].detach(), stop)
 
     def _gradients(self, segment: Segment) -> list[Tensor]:
         """Of the loss in nats, summed over the segment."""

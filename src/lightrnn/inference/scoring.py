@@ -122,8 +122,8 @@ def scored_lines(
     """Lines with the log-probabilities of all their tokens, (N,)."""
     ids = np.concatenate(encoded)
     unknown = ids == lm.vocabulary.unk_id
-    log_probs[unknown] += rule.penalty
-    columns = (ids, log_probs, lm.orders(ids), unknown, ~(unknown & rule.skip))
+    penalised = np.where(unknown, log_probs + rule.penalty, log_probs)
+    columns = (ids, penalised, lm.orders(ids), unknown, ~(unknown & rule.skip))
     ends = np.cumsum([len(line) for line in encoded])[:-1]
     return [
         ScoredLine(words, *parts)

@@ -22,6 +22,7 @@ from .cells import Array, Cell
 from .predictor import Predictor
 from .reader import Arrays
 
+SCORES = 2**23  # that a softmax over a vocabulary holds at once: more are no faster, and leave holes in memory
 LAYER_WEIGHTS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")  # as nn.RNNBase names them
 State = tuple[Tensor, ...]  # tensors with the batch in dimension 1: (L, B, H) each
 Ask = Callable[[Tensor, State | None], tuple[Tensor, State]]  # codes and a state → numbers for the codes, and the state
@@ -168,6 +169,10 @@ class RecurrentModel(nn.Module):
         another, the more alike the likelier the same word comes."""
         raise NotImplementedError
 
+    def scored(self, codes: Tensor, features: Tensor) -> Tensor:
+        """The last S of the codes (B, K+S) by their features (B, S, F): natural-log probabilities (B, S, parts)."""
+        raise NotImplementedError
+
     def losses(self, codes: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """What training minimises: codes (B, K+S) → nats of the last S, (B, S), with gradient, and the state."""
         log_probs, state = self.code_log_probs(codes, state)
@@ -194,9 +199,9 @@ def to_arrays(state: State) -> Arrays:
     return tuple(tensor.detach().cpu().numpy() for tensor in plain)
 
 
-def to_tensors(arrays: Arrays, model: nn.Module) -> State:
-    """A predictor's state as a model on its device has it."""
-    return _on(_device(model), arrays)
+def to_tensors(arrays: Arrays, model: LanguageModel) -> State:
+    """A predictor's state as a model has its own, on its device and in its precision."""
+    return tuple(torch.from_numpy(a).to(own) for a, own in zip(arrays, model.initial_state(1), strict=True))
 
 
 class TorchReader:
@@ -220,8 +225,8 @@ class TorchReader:
 
     @torch.inference_mode()
     def _asked(self, ask: Ask, codes: Codes, state: Arrays | None) -> tuple[Array, Arrays]:
-        device = _device(self._model)
-        found, after = ask(torch.from_numpy(codes).to(device), None if state is None else _on(device, state))
+        before = None if state is None else to_tensors(state, self._model)
+        found, after = ask(torch.from_numpy(codes).to(_device(self._model)), before)
         return found.float().cpu().numpy(), to_arrays(after)
 
     def word_vectors(self) -> Array:
@@ -231,7 +236,3 @@ class TorchReader:
 def _device(model: object) -> torch.device:
     parameters = getattr(model, "parameters", None)
     return next(parameters()).device if parameters else torch.device("cpu")
-
-
-def _on(device: torch.device, arrays: Arrays) -> State:
-    return tuple(torch.from_numpy(array).to(device) for array in arrays)

@@ -148,7 +148,9 @@ def _digest(tensors: dict[str, Tensor], facts: str) -> str:
     hashed = hashlib.sha256(facts.encode())
     for name, tensor in sorted(tensors.items()):
         flat = tensor.detach().cpu().contiguous().view(-1)
-        hashed.update(name.encode() + (flat.view(torch.uint8).numpy().tobytes() if len(flat) else b""))
+        hashed.update(name.encode())
+        if len(flat):
+            hashed.update(flat.view(torch.uint8).numpy().data)
     return hashed.hexdigest()
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..config import ModelConfig
 from ..nn.functional import head_log_probs, head_scores, projection_between, without_missing
 from ..table.word_table import WordTable
-from .base import RecurrentModel, State, recurrence_of, select_state
+from .base import SCORES, RecurrentModel, State, recurrence_of, select_state
 from .predictor import CodePredictor
 from .sizes import bias_shapes, head_of
 
@@ -82,7 +82,9 @@ class LightRNN(RecurrentModel):
         of which every track has as many.
         """
         features, state = self.features(codes, state)
-        return self.scored(codes, features), state
+        at_once = len(codes) if torch.is_grad_enabled() else max(1, SCORES // (features.shape[1] * max(self.shape) + 1))
+        tracks = zip(torch.split(codes, at_once), torch.split(features, at_once), strict=True)
+        return torch.cat([self.scored(*some) for some in tracks]), state
 
     def scored(self, codes: Tensor, features: Tensor, first: Tensor | None = None) -> Tensor:
         """The last S of the codes (B, K+S) by their features (B, S, F): log-probabilities (B, S, 1); first: the

@@ -45,19 +45,17 @@ class WordModel(RecurrentModel):
         """words (B, T+1) → the states that score words 1 … T, (B, T, H)."""
         return self.recur(self.input(words[:, :-1]), state)
 
-    def _hidden(self, words: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """The same, (N, H)."""
-        outputs, state = self.features(words, state)
-        return outputs.flatten(0, 1), state
-
     def log_probs(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        hidden, state = self._hidden(words, state)
-        parts = self.output.log_probs(hidden, words[:, 1:].flatten())
-        return parts.view(len(words), -1, parts.shape[-1]), state
+        hidden, state = self.features(words, state)
+        return self.scored(words, hidden), state
+
+    def scored(self, words: Tensor, features: Tensor) -> Tensor:
+        parts = self.output.log_probs(features.flatten(0, 1), words[:, 1:].flatten())
+        return parts.view(len(words), -1, parts.shape[-1])
 
     def losses(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        hidden, state = self._hidden(words, state)
-        return self.output.losses(hidden, words[:, 1:].flatten()).view(len(words), -1), state
+        hidden, state = self.features(words, state)
+        return self.output.losses(hidden.flatten(0, 1), words[:, 1:].flatten()).view(len(words), -1), state
 
     @torch.inference_mode()
     def distribution(self, last_word: int, state: State) -> NDArray[np.float64]:

@@ -16,10 +16,10 @@ from ..nn.starts import fill_biases, fill_vectors
 from ..table.shapes import table_shape
 from ..table.word_table import WordTable
 from ..text.vocabulary import frequency_ranks
+from .base import SCORES
 from .sizes import adaptive_shape
 
 BLOCK = 16  # positions of one class that are scored together
-SCORES = 2**25  # scores that an exact softmax holds at once
 
 
 class Output(nn.Module):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..errors import LightRNNError
 from ..files import read_blocks
 from ..outputs import replace_output
+from ..text.reading import LONGEST
 from ..text.rules import TextRules
 from ..text.vocabulary import Vocabulary
 from .model import NEVER, Floats, Level, NGram, Places, find, start_and_size
@@ -95,6 +96,10 @@ def _pieces(path: Path) -> Iterator[tuple[int, bytes]]:
         cut = block.rfind(b"\n") + 1
         if not cut:
             rest += block
+            if len(rest) > LONGEST["line"]:
+                raise LightRNNError(
+                    f"{path}, line {number:,} has more than {LONGEST['line']:,} bytes; it is no ARPA file"
+                )
             continue
         whole, rest = rest + block[:cut], block[cut:]
         has_heading = whole.startswith(b"\\") or b"\n\\" in whole

@@ -23,9 +23,9 @@ def check_table(table: object, components: int = 0) -> None:
         raise LightRNNError(f"table must have rows and columns, got one of {table.components} components")
 
 
-def check_size(name: str, size: object) -> None:
-    if not isinstance(size, Integral) or size < 1:
-        raise LightRNNError(f"{name} must be a whole number from 1, got {size!r}")
+def check_size(name: str, size: object, *, least: int = 1) -> None:
+    if not isinstance(size, Integral) or size < least:
+        raise LightRNNError(f"{name} must be a whole number from {least}, got {size!r}")
 
 
 def check_words(name: str, words: Tensor, size: int, *, but: int | None = None) -> None:

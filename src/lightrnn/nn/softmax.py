@@ -86,6 +86,7 @@ class LightSoftmax(TableLayer):
     ) -> None:
         check_table(table, components=2)
         check_size("in_features", in_features)
+        check_size("head", head, least=0)
         super().__init__(table)
         if tied is not None:
             self._check_tied(tied, dim)

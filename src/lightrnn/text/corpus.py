@@ -51,7 +51,8 @@ DESCRIPTION = record(  # data.json
         "vocabulary_digest": digest(),
         "rules": record({}),
         "splits": record({}, dict.fromkeys(SPLITS, SPLIT)),
-    }
+    },
+    {"vocabulary_fingerprint": digest()},  # not before version 0.3.0
 )
 
 
@@ -265,6 +266,7 @@ def _describe(folder: Path, vocabulary: Vocabulary, sources: dict[str, list[str]
         "format": DATA_FORMAT,
         "vocabulary_size": len(vocabulary),
         "vocabulary_digest": vocabulary.digest,
+        "vocabulary_fingerprint": vocabulary.fingerprint,
         "rules": vocabulary.rules.to_dict(),
         "splits": splits,
     }
@@ -300,7 +302,8 @@ class Corpus:
             vocabulary = Vocabulary.parse((path / "vocab.tsv").read_bytes(), "it", rules)
         except (LightRNNError, OSError) as error:
             raise LightRNNError(f"{path / 'vocab.tsv'} is damaged ({error}); prepare the text again") from None
-        if vocabulary.digest != info["vocabulary_digest"]:
+        fingerprint = info.get("vocabulary_fingerprint", vocabulary.fingerprint)
+        if vocabulary.digest != info["vocabulary_digest"] or vocabulary.fingerprint != fingerprint:
             raise LightRNNError(f"{path / 'vocab.tsv'} is not the one this data was made with; prepare the text again")
         if len(vocabulary) != info["vocabulary_size"]:
             raise LightRNNError(f"{path / 'vocab.tsv'} has another number of words than {described} says; {remedy}")

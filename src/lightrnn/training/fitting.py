@@ -152,4 +152,4 @@ def round_budget(recipe: Recipe, round_number: int, spent: float = 0.0) -> Train
     left = 1 - round_number * config.round_share
     share = config.round_share if round_number < config.refinements else left
     minutes = max(share / left * (training.minutes - spent / 60), 0.001) if training.minutes else 0.0
-    return replace(training, epochs=max(share * training.epochs, 0.001), minutes=minutes)
+    return replace(training, epochs=max(round(share * training.epochs, 9), 0.001), minutes=minutes)
