@@ -377,7 +377,8 @@ def load_toml(kind: str, name: str) -> dict[str, Any]:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise LightRNNError(f"cannot read the {kind} {name}: {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise LightRNNError(f"cannot read the {kind} {name}: {why}; give a file that can be read") from None
     elif name in (known := shipped_names(kind)):
         text = (_shipped(kind) / f"{name}.toml").read_text(encoding="utf-8")
     else:

@@ -104,7 +104,7 @@ def read_blocks(source: str | Path, begin: int = 0, end: int | None = None) -> I
     except _corruption_errors() as error:
         raise LightRNNError(f"{name} is not a complete {path.suffix} file ({error}); fetch it again") from None
     except OSError as error:
-        raise LightRNNError(f"cannot read {name}: {error.strerror or error}") from None
+        raise LightRNNError(f"cannot read {name}: {error.strerror or error}; give a file that can be read") from None
 
 
 def _corruption_errors() -> tuple[type[Exception], ...]:

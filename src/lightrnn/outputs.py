@@ -112,7 +112,7 @@ def check_output(
     for source in inputs:
         if _target(source).is_relative_to(target):
             place = "the file" if sort == "file" else "in the folder"
-            raise LightRNNError(f"{source} is {place} that --force would replace; choose another {option}")
+            raise LightRNNError(f"{source} is {place} that would be replaced; choose another {option}")
     if not force:
         raise LightRNNError(f"{path} exists; choose another {option}, or replace it with --force")
 

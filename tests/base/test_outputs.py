@@ -54,9 +54,9 @@ def test_a_mix_does_not_replace_its_own_models(call: Call, tiny: Corpus, trained
     before = snapshot(tmp_path)
     for options in ((), ("--force",)):
         message = refused(call("mix", "a", "b", "--tune", tiny.path, "-o", "a", *options))
-        assert "a is in the folder that --force would replace; choose another -o" in message
+        assert "a is in the folder that would be replaced; choose another -o" in message
         refused(call("mix", "mixed", "c", "--tune", tiny.path, "-o", "b", *options))  # a member of a member
-        with pytest.raises(LightRNNError, match="that --force would replace"):
+        with pytest.raises(LightRNNError, match="that would be replaced"):
             save_mix(tmp_path / "a", ["a", "b"], [0.5, 0.5], force=bool(options))
     assert snapshot(tmp_path) == before
     assert lightrnn.load(tmp_path / "mixed").score("w1 w2") < 0
@@ -73,8 +73,8 @@ def test_other_commands_do_not_replace_what_they_read(call: Call, tiny: Corpus, 
         ("prepare", "text.arpa", "--vocab", data / "vocab.tsv", "-o", data),
         ("ngram", "text.arpa", "-o", "text.arpa"),
     ):
-        assert "that --force would replace; choose another" in refused(call(*arguments, "--force"))
-    with pytest.raises(LightRNNError, match="that --force would replace"):
+        assert "that would be replaced; choose another" in refused(call(*arguments, "--force"))
+    with pytest.raises(LightRNNError, match="that would be replaced"):
         prepare([str(data / "vocab.tsv")], data, force=True)
     for name in ("config.json", "weights.safetensors", "training.safetensors", "table.tsv"):
         assert "is a file that lightrnn keeps" in refused(call("vectors", model, "-o", model / name, "--force"))

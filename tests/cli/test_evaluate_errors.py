@@ -82,9 +82,9 @@ def test_model_of_a_newer_version(refuse: Refusal, world: World, model: Path) ->
 def test_folder_that_is_no_model(refuse: Refusal, world: World) -> None:
     assert "is not a model folder" in refuse("evaluate", world.data, world.valid)
     assert "does not exist" in refuse("evaluate", world.root / "nowhere", world.valid)
-    for folder in (world.data, world.root / "nowhere"):
-        assert "is not a model folder" in refuse("info", folder)
-        assert "is not a model folder" in refuse("train", world.data, "--init", folder, "-o", "out", *SMALL)
+    for folder, told in ((world.data, "is not a model folder"), (world.root / "nowhere", "does not exist")):
+        assert told in refuse("info", folder)
+        assert told in refuse("train", world.data, "--init", folder, "-o", "out", *SMALL)
 
 
 @pytest.mark.parametrize("kind", ["full", "lightrnn", "blackout"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers import Call, Refusal, World, edit_json, refused, set_fields
+from lightrnn.config import Recipe, option_name
 
 
 @pytest.mark.parametrize("content", ["[]", "null", "{}", '{"kind": "other", "format": 1, "files": {}}'])
@@ -43,3 +44,13 @@ def test_info_says_what_a_mix_is(call: Call, before: Path) -> None:
     assert "0.976" in shown.out
     for command in (("train", before / "data", "-o", "out", "--init"), ("table",)):
         assert "is a mix, where a single model is needed" in refused(call(*command, before / "mixed"))
+
+
+def test_info_shows_a_recipe(call: Call) -> None:
+    recipe = Recipe.load("tiny").override({"hidden_size": 99})
+    shown = call("info", "--recipe", "tiny", "--hidden-size", 99)
+    assert shown.code == 0
+    options = {name: value for _, name, value in map(str.split, shown.out.splitlines()[1:])}
+    fields = {name: value for section in recipe.to_dict().values() for name, value in section.items()}
+    assert options == {option_name(name): str(value) for name, value in fields.items()}
+    assert json.loads(call("info", "--recipe", "tiny", "--hidden-size", 99, "--json").out) == recipe.to_dict()

@@ -65,7 +65,7 @@ def test_force_does_not_replace_what_it_reads(refuse: Refusal, world: World, mod
         (model / "vocab.tsv",),
     ):
         message = refuse("train", *inputs, "-o", model, "--force", *SMALL)
-        assert f"{inputs[-1]} is in the folder that --force would replace; choose another -o" in message
+        assert f"{inputs[-1]} is in the folder that would be replaced; choose another -o" in message
 
 
 @pytest.mark.parametrize("text", ["empty", "latin.txt"])

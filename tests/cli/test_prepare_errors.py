@@ -64,7 +64,7 @@ def test_text_with_nothing_to_learn(
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"", "is empty"), (b"a \xfe\n", "- is not UTF-8: byte 0xfe at offset 2;")]
+    ("content", "message"), [(b"", "is empty"), (b"a \xfe\n", "standard input is not UTF-8: byte 0xfe at offset 2;")]
 )
 def test_bad_standard_input(refuse: Refusal, content: bytes, message: str) -> None:
     assert message in refuse("prepare", "-", "-o", "out", stdin=content)

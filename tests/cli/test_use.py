@@ -68,11 +68,15 @@ def test_the_prompt_completes_words(models: list[Path]) -> None:
     prompt = Prompt(lm, 3)
     first = prompt.suggestions
     assert first == [word for word, _ in lm.next_words("", 3)]
-    prompt.press("2")
+    prompt.press("\x1b2")
     assert prompt.text == first[1] + " "
     for key in "w1":
-        prompt.press(key)  # a digit takes a suggestion here, so the word is typed as far as "w" only
-    assert prompt.text == f"{first[1]} {lm.next_words(first[1], 3, 'w')[0][0]} "
+        prompt.press(key)
+    assert prompt.text == f"{first[1]} w1"
+    prompt.press("\x1b9")  # which is not there
+    assert prompt.text == f"{first[1]} w1"
+    prompt.press("\t")
+    assert prompt.text == f"{first[1]} {lm.next_words(first[1], 3, 'w1')[0][0]} "
     prompt.press("\x7f")
     assert not prompt.text.endswith(" ")
     prompt.press("\t")
@@ -98,15 +102,18 @@ def test_a_prompt_with_a_cache_learns_the_words_just_typed(models: list[Path]) -
 def test_the_interactive_prompt_in_a_terminal(models: list[Path], fail) -> None:
     assert "terminal" in fail("next", models[0], "--interactive")
     control, terminal = pty.openpty()
-    with started("next", models[0], "-i", "--threads", "1", terminal=terminal) as process:
+    assert "--prefix does not go with --interactive" in fail("next", models[0], "-i", "--prefix", "w")
+    with started("next", models[0], "w1", "-i", "--threads", "1", terminal=terminal) as process:
         os.close(terminal)
         seen = _read_until(control, b"1:")
-        os.write(control, b"\t")
+        os.write(control, b"\x1b[A\t")  # an arrow, which does nothing, and a Tab
         seen += _read_until(control, b"1:")
-        os.write(control, b"\r\x04")
+        os.write(control, b"1840\x04")  # digits are typed, and the line that was not ended is written
         assert process.wait(TIMEOUT) == 0
-    word = lightrnn.load(models[0]).next_words("", 1)[0][0]
+        seen += _read_until(control, b"1840\r\n")
+    word = lightrnn.load(models[0]).next_words("w1", 1)[0][0]
     assert f"1:{word}".encode() in seen
+    assert f"w1 {word} 1840\r\n".encode() in seen
     os.close(control)
 
 

@@ -136,7 +136,7 @@ def test_markdown_says_where_the_figures_come_from() -> None:
     text = markdown(LAYOUT, RUNS, "lightrnn compare g.toml -o r", 17)
     for part in (
         "`lightrnn compare g.toml -o r`: 6 of 17 runs",
-        "- fr: 1,000 words, vocabulary 50; minutes for every network: 5\n",
+        "- fr: 1,000 tokens, vocabulary 50; minutes for every network: 5\n",
         "- abacus, device cpu, CPU threads: 1, PyTorch 2\n",
         "- finished 2026-11-16 to 2026-11-18\n",
         "| A 100 | 82.0 ± 2.8/1M |  |  |\n",

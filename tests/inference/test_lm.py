@@ -197,6 +197,7 @@ def test_vectors_are_the_states_that_words_leave_and_similar_words_have_near_one
     assert [w for w, _ in lm.similar("w4", 3)] == [lm.vocabulary.words[w] for w in best]
     with pytest.raises(LightRNNError, match="not in the vocabulary"):
         lm.similar("never")
+    assert lm.similar("w4", -3) == []
 
 
 def test_callers_who_pass_lone_surrogates() -> None:
@@ -280,9 +281,26 @@ def test_what_nobody_means_is_refused() -> None:
         lm.scores("w1 w2")
     with pytest.raises(LightRNNError, match="words must be a list, got the string 'Wil'"):
         lm.add_words("Wil")
+    for slip in (["w1", "w2"], None):
+        got = f"got {type(slip).__name__}"
+        with pytest.raises(LightRNNError, match=f"a state.* or a context .*{got}"):
+            lm.next_words(slip)
+        with pytest.raises(LightRNNError, match=f"a sentence must be a string, {got}"):
+            lm.score(slip)  # type: ignore[arg-type]
+        with pytest.raises(LightRNNError, match=f"text must be a string or an array of ids, {got}"):
+            lm.evaluate(slip)  # type: ignore[arg-type]
+    with pytest.raises(LightRNNError, match=r"a state.* is needed, got str"):
+        lm.score_word("w1", "w2")
     for limits in ({"temperature": -1}, {"temperature": nan}, {"top_k": -2}, {"top_p": nan}, {"top_p": 0}):
-        with pytest.raises(LightRNNError, match="temperature and top_k must be numbers from 0"):
+        with pytest.raises(LightRNNError, match=f"{next(iter(limits))} must be a number (from|above) 0"):
             lm.generate(**limits)  # type: ignore[arg-type]
+
+
+def test_texts_are_evaluated_as_their_ids_are() -> None:
+    lm = lm_of()
+    eos = lm.vocabulary.rules.eos
+    ids = lm.vocabulary.encode(["w1", "w2", eos, "w2", eos])
+    assert lm.evaluate("w1 w2\nw2\n").nats == lm.evaluate(ids).nats
 
 
 def test_of_nothing_comes_nothing() -> None:

@@ -23,6 +23,9 @@ NAN = torch.tensor([[0.0, 1.0, float("nan"), 2.0]] * 3)
         (lambda: EMBEDDING(WORDS + 20), "ids must be from 0 to 19, got 20"),
         (lambda: EMBEDDING(WORDS - 1), "ids must be from 0 to 19, got -1"),
         (lambda: EMBEDDING(WORDS.float()), "ids must be whole numbers such as torch.long, got torch.float32"),
+        (lambda: EMBEDDING([1, 2]), "ids must be a tensor, got list"),
+        (lambda: SOFTMAX([[0.0] * 4] * 3, WORDS), "hidden must be a tensor, got list"),
+        (lambda: LightEmbedding(TABLE, 4, scale=float("nan")), "scale must be a number from 0, got nan"),
         (lambda: SOFTMAX(STATES, WORDS + 20), "target must be from 0 to 19, or ignore_index, -100, got 20"),
         (lambda: SOFTMAX(STATES, WORDS - 1), "target must be from 0 to 19, or ignore_index, -100, got -1"),
         (lambda: SOFTMAX(STATES, STATES[:, 0]), "target must be whole numbers"),
@@ -73,3 +76,13 @@ def test_the_argument_is_named(call: Callable[[], object], told: str) -> None:
 def test_a_table_of_another_size_is_not_loaded() -> None:
     with pytest.raises(RuntimeError, match="codes"):
         LightSoftmax(WordTable.random(21), 4).load_state_dict(SOFTMAX.state_dict())
+
+
+def test_what_is_no_table_is_not_loaded_and_changes_nothing() -> None:
+    layer = LightEmbedding(TABLE, 4)
+    other = EMBEDDING.state_dict() | {"codes": EMBEDDING.codes.clone()}
+    other["codes"][0, 1] = -1  # one word alone, whose row others have too
+    with pytest.raises(RuntimeError, match="codes is no table for this layer"):
+        layer.load_state_dict(other)
+    assert layer.codes.equal(EMBEDDING.codes)
+    assert layer.alone == 0

@@ -332,7 +332,7 @@ def test_students_that_cannot_be_taught_are_refused(tiny: Corpus, large: Path, t
         fitted(SMALL.override({"alone": 0}), tiny, teacher=teacher)
     with pytest.raises(LightRNNError, match="--teacher is for LightRNNs, got it with --model hsm"):
         fitted(Recipe().override({"model": "hsm"}), tiny, teacher=teacher)
-    with pytest.raises(LightRNNError, match="is in the folder that --force would replace"):
+    with pytest.raises(LightRNNError, match="is in the folder that would be replaced"):
         bootstrap.train(tiny, SMALL, large, teacher=teacher, device=CPU, force=True)
     one, other = (random_lightrnn(V=V, alone=1, seed=seed) for seed in (0, 1))
     with pytest.raises(LightRNNError, match="no word stands alone in both"):

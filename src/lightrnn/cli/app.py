@@ -105,7 +105,8 @@ def main() -> None:
     try:
         raise SystemExit(app(standalone_mode=False))
     except UsageError as error:
-        _fail(error.format_message())
+        command = error.ctx.command_path if error.ctx else "lightrnn"
+        _fail(f"{error.format_message().rstrip('.')}; see {command} --help")
     except ToldElsewhere:
         raise SystemExit(2) from None
     except LightRNNError as error:

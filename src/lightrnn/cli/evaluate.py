@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..inference.lm import LM
     from ..inference.network import NetworkLM
     from ..inference.while_reading import Worth
-    from ..text.spelling import Ids
 
 
 def evaluate(
@@ -90,8 +89,10 @@ def evaluate(
     _check_adaptive(lm, name, adapt, cache, learning, tuned_on is not None)
     if split is not None and not (len(text) == 1 and is_data_folder(text[0])):
         raise LightRNNError(f"--split is for a folder made by lightrnn prepare, got {', '.join(text)}; leave it out")
+    if cache and tuned_on is None and not (len(text) == 1 and is_data_folder(text[0])):
+        raise LightRNNError("--cache finds its weight on held-out text; name one with --tune")
     ids = ids_of(lm, text, split or "test")
-    held_out = _held_out(lm, text, tuned_on) if cache else None
+    held_out = ids_of(lm, [tuned_on or text[0]], "valid") if cache else None
     with screen.counter("words") as progress:
         result = lm.evaluate(
             ids,
@@ -132,15 +133,6 @@ def evaluate(
         ["words/s", f"{result.words_per_second:,.0f}"],
     ]
     screen.out.print(screen.table(None, "", "", rows=rows + [row for other in others for row in _rows(other)]))
-
-
-def _held_out(lm: LM, text: list[str], tuned_on: str | None) -> Ids:
-    """The text that the settings of a cache are found on."""
-    from ..text.corpus import is_data_folder
-
-    if tuned_on is None and not (len(text) == 1 and is_data_folder(text[0])):
-        raise LightRNNError("--cache finds its weight on held-out text; name one with --tune")
-    return ids_of(lm, [tuned_on or text[0]], "valid")
 
 
 def _check_adaptive(lm: LM, name: str, adapt: bool, cache: int, learning: dict[str, float], tuned_on: bool) -> None:

@@ -18,11 +18,12 @@ def generate(
     prompt: Annotated[str, typer.Option("--prompt", help="Words to go on from.")] = "",
     length: Annotated[int, typer.Option("-n", "--words", min=1, help="Words to write, sentence ends counted.")] = 50,
     temperature: Annotated[
-        float, typer.Option("--temperature", min=0.01, max=100, help="Below 1: likelier words; above: wilder ones.")
+        float,
+        typer.Option("--temperature", min=0, max=100, help="Below 1: likelier words; 0: as --greedy; above: wilder."),
     ] = 1.0,
     top_k: Annotated[int, typer.Option("--top-k", min=0, help="Draw from the k likeliest words only; 0: all.")] = 0,
     top_p: Annotated[
-        float, typer.Option("--top-p", min=0, max=1, help="Draw from the likeliest words that hold this share.")
+        float, typer.Option("--top-p", min=0.001, max=1, help="Draw from the likeliest words that hold this share.")
     ] = 1.0,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="The same seed, the same text.")] = None,
     greedy: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..config import ModelConfig, Recipe, recipe_names
+from ..config import ModelConfig, Recipe, option_name, recipe_names
 from ..errors import LightRNNError
 from . import screen
 from .options import JsonOption, with_settings
@@ -39,7 +39,7 @@ def info(
     as_json: JsonOption = False,
     **overrides: Any,
 ) -> None:
-    """How large a model is, part by part, beside a conventional one of the same shape.
+    """How large a model is, part by part, beside a conventional one of the same shape; or what a recipe says.
 
     --json has table_shape, with a row for each of the words that stand alone; alone, how many do; shared_shape, of the
     table of the others; steps_a_word, how many recurrent steps a word of the training text takes on average, null
@@ -48,6 +48,7 @@ def info(
 
       lightrnn info model
       lightrnn info words.lightrnn
+      lightrnn info --recipe small
       lightrnn info --recipe paper-billionw --vocab-size 793471
       lightrnn info --recipe plain --vocab-size 10000000 --hidden-size 1024
     """
@@ -77,7 +78,8 @@ def info(
             names = (WEIGHTS, TABLE, VOCABULARY)
             files = {name: (folder / name).stat().st_size for name in names if (folder / name).exists()}
     elif vocab_size is None:
-        raise LightRNNError("give a MODEL, or --vocab-size (with --recipe or fields such as --hidden-size)")
+        _recipe_info(recipe, overrides, as_json)
+        return
     else:
         told = _untrained(Recipe.load(recipe or "small").override(overrides).model, vocab_size)
     settings, size = told.settings, told.size
@@ -95,6 +97,18 @@ def info(
     screen.out.print(size_table(parts, full, settings))
     if files:
         _print_sizes(f"part, weights in {config['precision']}" if "precision" in config else "file", files)
+
+
+def _recipe_info(name: str | None, overrides: dict[str, Any], as_json: bool) -> None:
+    """Every field of a recipe, as the options of `lightrnn train` are called."""
+    if name is None:
+        raise LightRNNError("give a MODEL, a --recipe, or --vocab-size (with fields such as --hidden-size)")
+    sections = Recipe.load(name).override(overrides).to_dict()
+    if as_json:
+        screen.print_json(sections)
+        return
+    rows = [[section, option_name(name), str(value)] for section, of in sections.items() for name, value in of.items()]
+    screen.out.print(screen.table(None, "section", "option", "value", rows=rows))
 
 
 @dataclass(frozen=True)

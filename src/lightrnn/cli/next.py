@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 def next_(
     model: ModelArgument,
-    context: Annotated[
-        str, typer.Argument(metavar="CONTEXT", help="The words before, from the sentence's start on.")
-    ] = "",
+    before: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CONTEXT", help="The words before, from the sentence's start on.", show_default=False),
+    ] = None,
     count: Annotated[int, typer.Option("-k", "--count", min=1, help="How many words to show.")] = 10,
     prefix: Annotated[str, typer.Option("--prefix", help="Only words that begin so: what a keyboard asks.")] = "",
     unk: ShowUnkOption = False,
@@ -39,7 +40,7 @@ def next_(
 
     The unknown word is left out unless asked for by --unk; the probabilities of the others are the same either way.
 
-    In the interactive prompt Tab takes the first suggestion, a digit key one of the others, Enter ends the sentence and
+    In the interactive prompt Tab takes the first suggestion, Alt and a digit any of them, Enter ends the sentence and
     Ctrl-D the program. A mix with a cache (`lightrnn mix MODEL cache:500 --tune DATA -o mixed`) learns the words that
     were just typed.
 
@@ -50,10 +51,13 @@ def next_(
     from ..inference.loading import load
     from ..text.vocabulary import Unknown
 
+    context = " ".join(before or [])
+    if interactive and (prefix or as_json):
+        raise LightRNNError(f"{'--prefix' if prefix else '--json'} does not go with --interactive; leave one out")
     use_threads(threads)
     lm = load(model, device=device)
     if interactive:
-        _interact(lm, min(count, 9), unk)
+        _interact(Prompt(lm, min(count, 9), unk, context + " " * bool(context)))
         return
     found = lm.next_words(context, count, prefix, unk=unk)
     unknown, words = Unknown(lm.vocabulary), lm.vocabulary.rules.split(context)
@@ -67,6 +71,9 @@ def next_(
         screen.note(f"no word of the vocabulary begins with {prefix!r}")
     for word, probability in found:
         screen.write(f"{probability:.6f}\t{word}\n")
+
+
+ALT = "\x1b"  # what terminals send before a key that is pressed with Alt
 
 
 @dataclass
@@ -87,8 +94,8 @@ class Prompt:
         return [word for word, _ in found]
 
     def press(self, key: str) -> None:
-        """Tab and the digits take a suggestion, backspace deletes, everything else is typed."""
-        chosen = 0 if key == "\t" else int(key) - 1 if key.isdecimal() else -1
+        """Tab, and Alt with a digit, take a suggestion, backspace deletes, everything else is typed."""
+        chosen = 0 if key == "\t" else int(key[1:]) - 1 if key.startswith(ALT) else -1
         if key in "\x7f\b":
             self.text = self.text[:-1]
         elif chosen < 0:
@@ -102,24 +109,30 @@ class Prompt:
         return Prompt(self.lm, self.count, self.unk, before=before)
 
 
-def _interact(lm: LM, count: int, unk: bool) -> None:
+def _interact(prompt: Prompt) -> None:
     """Read keys, show the line and the suggestions beneath the cursor, until Ctrl-D."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise LightRNNError("--interactive needs a terminal; without one, call lightrnn next for each context")
-    screen.note("type; Tab or a digit takes a suggestion, Enter ends the sentence, Ctrl-D the program")
+    screen.note("type; Tab takes the first suggestion, Alt-2 the second, Enter ends the sentence, Ctrl-D the program")
     with _keys() as keys:
-        prompt = Prompt(lm, count, unk)
         _show(prompt)
         for key in keys:
             if key in "\r\n":
-                sys.stderr.write("\r\x1b[K")
-                sys.stdout.write(prompt.text.rstrip() + "\r\n")
-                sys.stdout.flush()
+                _write(prompt)
                 prompt = prompt.entered()
             else:
                 prompt.press(key)
             _show(prompt)
+        if prompt.text.strip():
+            _write(prompt)
     sys.stderr.write("\r\x1b[K")
+
+
+def _write(prompt: Prompt) -> None:
+    sys.stderr.write("\r\x1b[K")
+    sys.stderr.flush()
+    sys.stdout.write(prompt.text.rstrip() + "\r\n")
+    sys.stdout.flush()
 
 
 def _show(prompt: Prompt) -> None:
@@ -141,12 +154,22 @@ def _keys() -> Iterator[Iterator[str]]:
         while (key := sys.stdin.read(1)) not in ("", "\x04"):
             if key == "\x03":
                 raise KeyboardInterrupt
-            yield key
+            yield from _with_alt() if key == ALT else key
 
     try:
         yield pressed()
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _with_alt() -> Iterator[str]:
+    """After an escape: a digit pressed with Alt; arrows and other keys that are sequences are read and left."""
+    key = sys.stdin.read(1)
+    if key.isdecimal() and key != "0":
+        yield ALT + key
+    elif key in "[O":
+        while (key := sys.stdin.read(1)) and not "@" <= key <= "~":
+            pass
 
 
 next_.__name__ = "next"

@@ -36,7 +36,7 @@ UnkOption = Annotated[
         "--unk",
         metavar="score|skip|penalty=X",
         help="Unknown words: score as the unknown word, leave out of the sums, or score and add X, a logarithm in the "
-        "chosen base (10 where none can be chosen), for each. score unless given; score --format srilm: always skip.",
+        "base of the scores, for each. score unless given.",
     ),
 ]
 ErrorsOption = Annotated[

@@ -80,8 +80,9 @@ def train(
     The model folder always holds the best model so far, and what is needed to go on: Ctrl-C saves and stops, and
     `lightrnn train DATA -o MODEL --resume` continues to the same result as if it had never stopped. Straight from a
     text file works too: it is prepared into MODEL/data first, with the last 5% held out for validation unless --valid
-    is given. Every field of the recipe can be given as an option; the default recipe ends after five minutes, with
-    --epochs it does not. With --init or --table the word table stays as it is unless --refine is given.
+    is given. Every field of the recipe can be given as an option; `lightrnn info --recipe small` shows what they are in
+    the default one, which ends after five minutes, with --epochs it does not. With --init or --table the word table
+    stays as it is unless --refine is given.
 
       lightrnn train data -o model
       lightrnn train data -o model --recipe paper-aclw --minutes 60
@@ -293,7 +294,7 @@ def _announcement(corpus: Corpus, recipe: Recipe, origin: str) -> str:
     vectors = f", tied vectors of {model.input_size}" if model.tied else ""
     alone = f", {model.alone:,} words alone" if model.alone else ""
     return (
-        f"{corpus.path.name}: {len(corpus.split('train')):,} words, vocabulary {len(corpus.vocabulary):,}; "
+        f"{corpus.path.name}: {len(corpus.split('train')):,} tokens, vocabulary {len(corpus.vocabulary):,}; "
         f"{model.layers} × {model.hidden_size} {model.cell}{vectors}, {training.optimizer}, {epochs}"
         + (f" or {training.minutes:g} minutes" if training.minutes else "")
         + (f"; table {origin}{alone}, {rounds}" if kind_of(model).has_table else f"; {model.model}")

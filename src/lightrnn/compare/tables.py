@@ -252,7 +252,7 @@ def provenance(runs: Sequence[Facts]) -> list[str]:
     finished."""
     corpora = {}
     for run in runs:
-        size = f"{run['train_tokens']:,} words, vocabulary {run['vocabulary_size']:,}"
+        size = f"{run['train_tokens']:,} tokens, vocabulary {run['vocabulary_size']:,}"
         if run["budget"]:
             (unit, amount), *_ = run["budget"].items()
             corpora[run["corpus"]] = f"{run['corpus']}: {size}; {unit} for every network: {amount:g}"

@@ -194,7 +194,9 @@ class LM(ABC):
 
     def score_word(self, state: Any, word: str) -> tuple[float, Any]:
         """log10 P of one word after a state, and the state after it; eos ends a sentence."""
-        log_prob, after = self.read_word(state, int(self.vocabulary.encode([self.vocabulary.rules.word(word)])[0]))
+        log_prob, after = self.read_word(
+            _state(state), int(self.vocabulary.encode([self.vocabulary.rules.word(word)])[0])
+        )
         return log_prob / LN10, after
 
     def advance(self, states: Sequence[Any], words: Sequence[str]) -> tuple[NDArray[np.float64], list[Any]]:
@@ -212,7 +214,7 @@ class LM(ABC):
         """The state after some words of a sentence, which begins here or goes on after a state; a state is given back
         as it is."""
         if not isinstance(context, str):
-            return context
+            return _state(context)
         state = self.begin_state() if after is None else after
         for word in self._ids(context, eos=False).tolist():
             _, state = self.read_word(state, word)
@@ -253,11 +255,11 @@ class LM(ABC):
 
         The unknown word, which nobody can read, is left out unless asked for.
         """
-        if not (0 <= temperature < inf and top_k >= 0 and 0 < top_p <= 1):
-            raise LightRNNError(
-                "temperature and top_k must be numbers from 0, top_p one above 0 and at most 1, got "
-                f"{temperature!r}, {top_k!r} and {top_p!r}"
-            )
+        if not (0 <= temperature < inf and top_k >= 0):
+            name, value = ("top_k", top_k) if 0 <= temperature < inf else ("temperature", temperature)
+            raise LightRNNError(f"{name} must be a number from 0, got {value!r}")
+        if not 0 < top_p <= 1:
+            raise LightRNNError(f"top_p must be a number above 0 and at most 1, got {top_p!r}")
         state, random = self.state(prompt), np.random.default_rng(seed)
         never = None if unk else self.vocabulary.unk_id
         drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, random=random, never=never)
@@ -265,13 +267,14 @@ class LM(ABC):
 
     def evaluate(
         self,
-        ids: Ids,
+        text: str | Ids,
         convention: Convention | None = None,
         *,
         batch_size: int = BATCH_SIZE,
         progress: Progress = silent,
     ) -> Evaluation:
-        """Perplexity of a token stream, in the model's own convention unless another is named."""
+        """Perplexity of a text, lines of sentences or ids, in the model's own convention unless another is named."""
+        ids = self.read_text(text)
         return measure(
             lambda: self.token_log_probs(ids, convention, batch_size=batch_size, progress=progress),
             ids,
@@ -281,12 +284,13 @@ class LM(ABC):
 
     def similar(self, word: str, k: int = 10) -> list[tuple[str, float]]:
         """The words whose vectors point most nearly the same way from the mean, with the cosine of the angle."""
-        if word not in self.vocabulary:
+        known = self.vocabulary.rules.word(word)
+        if known not in self.vocabulary:
             raise LightRNNError(f"{word!r} is not in the vocabulary; ask for a word that is")
-        index = self.vocabulary.find(word)
+        index = self.vocabulary.find(known)
         cosines = self._directions @ self._directions[index]
         cosines[index] = -np.inf
-        best = np.argsort(-cosines, kind="stable")[: min(k, len(cosines) - 1)]
+        best = np.argsort(-cosines, kind="stable")[: min(max(k, 0), len(cosines) - 1)]
         return [(self.vocabulary.words[w], float(cosines[w])) for w in best]
 
     @cached_property
@@ -295,9 +299,28 @@ class LM(ABC):
         centred = self.vectors - np.average(self.vectors, axis=0, weights=np.sqrt(self.vocabulary.counts + 1))
         return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12), np.float32)
 
+    def read_text(self, text: str | Ids) -> Ids:
+        """Lines of sentences as ids, eos after each; ids are given back as they are."""
+        if isinstance(text, str):
+            return self.vocabulary.encode(self.vocabulary.rules.read(text))
+        if not isinstance(text, np.ndarray):
+            raise LightRNNError(f"text must be a string or an array of ids, got {type(text).__name__}; join its lines")
+        return text
+
     def _ids(self, sentence: str, eos: bool) -> NDArray[np.int32]:
+        if not isinstance(sentence, str):
+            raise LightRNNError(f"a sentence must be a string, got {type(sentence).__name__}; join its words by spaces")
         words = self.vocabulary.encode(self.vocabulary.rules.split(sentence))
         return np.append(words, np.int32(self.vocabulary.eos_id)) if eos else words
+
+
+def _state(state: Any) -> Any:
+    """Refuse what is nobody's state."""
+    if state is None or isinstance(state, str | bytes | list):
+        raise LightRNNError(
+            f"a state, as lm.state(words) gives it, or a context in one string is needed, got {type(state).__name__}"
+        )
+    return state
 
 
 def check_several(name: str, texts: Iterable[str]) -> None:

@@ -247,7 +247,7 @@ class NetworkLM(LM):
         Returns what it was worth, each word scored before it was learned from. States from before go on to be of use.
         `reset` undoes it.
         """
-        ids = self.vocabulary.encode(self.vocabulary.rules.read(text)) if isinstance(text, str) else text
+        ids = self.read_text(text)
         return measure(lambda: self.read_adapting(ids, rate, decay).log_probs, ids, self.vocabulary, "stream")
 
     def reset(self) -> None:

@@ -58,6 +58,8 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     settle(folder)
     if folder.is_file():
         raise LightRNNError(f"{folder} is a file, where a model folder is needed; give the one that it was made from")
+    if not folder.exists():
+        raise LightRNNError(f"{folder} does not exist; give a folder that lightrnn train made")
     if not (folder / CONFIG).is_file():
         raise LightRNNError(f"{folder} is not a model folder (it has no {CONFIG}); make one with: lightrnn train")
     path, remedy = folder / CONFIG, "restore it or train again"

@@ -4,6 +4,7 @@ Types and shapes are always looked at. Values are not while PyTorch compiles, si
 the graph.
 """
 
+from math import inf
 from numbers import Integral
 
 import torch
@@ -28,8 +29,19 @@ def check_size(name: str, size: object, *, least: int = 1) -> None:
         raise LightRNNError(f"{name} must be a whole number from {least}, got {size!r}")
 
 
+def check_scale(scale: float) -> None:
+    if not 0 <= scale < inf:
+        raise LightRNNError(f"scale must be a number from 0, got {scale!r}")
+
+
+def check_tensor(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise LightRNNError(f"{name} must be a tensor, got {type(value).__name__}")
+
+
 def check_words(name: str, words: Tensor, size: int, *, but: int | None = None) -> None:
     """Ids of words: 0 … size-1, or `but`."""
+    check_tensor(name, words)
     if words.dtype not in WHOLE:
         raise LightRNNError(f"{name} must be whole numbers such as torch.long, got {words.dtype}")
     if torch.compiler.is_compiling() or not words.numel():
@@ -47,6 +59,7 @@ def check_words(name: str, words: Tensor, size: int, *, but: int | None = None) 
 
 def check_hidden(hidden: Tensor, features: int) -> None:
     """States (…, features), finite."""
+    check_tensor("hidden", hidden)
     if not hidden.dtype.is_floating_point:
         raise LightRNNError(f"hidden must be floating-point numbers, got {hidden.dtype}")
     if not hidden.dim() or hidden.shape[-1] != features:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..errors import LightRNNError
 from ..table.word_table import WordTable
 
 
@@ -37,8 +38,14 @@ class TableLayer(nn.Module):
         return WordTable(self.codes.cpu().numpy().astype(np.int64), self.shape)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        """A table of other words or another shape is told among the other tensors that do not fit."""
+        before = self.codes.clone()
         super()._load_from_state_dict(state_dict, prefix, *arguments)
-        self._follow(self.table)
+        try:
+            self._follow(self.table)
+        except LightRNNError as error:
+            self.codes.copy_(before)
+            arguments[-1].append(f"{prefix}codes is no table for this layer ({error}); make the layer with the table")
 
     @property
     def offsets(self) -> list[int]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..errors import LightRNNError
 from ..table.word_table import WordTable
-from .checks import check_hidden, check_size, check_table, check_targets, check_words
+from .checks import check_hidden, check_scale, check_size, check_table, check_targets, check_words
 from .embedding import LightEmbedding
 from .functional import head_log_probs, head_scores, projection_between, without_missing
 from .layer import TableLayer
@@ -87,6 +87,7 @@ class LightSoftmax(TableLayer):
         check_table(table, components=2)
         check_size("in_features", in_features)
         check_size("head", head, least=0)
+        check_scale(scale)
         super().__init__(table)
         if tied is not None:
             self._check_tied(tied, dim)

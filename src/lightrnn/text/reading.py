@@ -38,6 +38,7 @@ def text_pieces(
     What is there is given at once: a pipe is not waited for, except for the end of a line or word. Bytes that are not
     UTF-8 are an error, after the lines before them were given, or become U+FFFD ("replace").
     """
+    name = "standard input" if name == "-" else name
     begun: list[bytes] = []  # pieces of a line or word whose end is not there yet; `offset` is theirs
     size = 0  # of these
     for block in blocks:
