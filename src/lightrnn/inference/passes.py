@@ -105,14 +105,10 @@ def stream_log_probs(
     """(N, P) log-probabilities of all tokens in one carried-state pass; `first` is the first word's context."""
     spelling = reader.spelling
     stream, front = spelling.stream(ids), spelling.context(first)
-    done = 0
 
     def score(begins: NDArray[np.int64], length: int, state: Arrays) -> tuple[NDArray[np.float32], Arrays]:
         """The `length` codes from each of `begins` on, side by side."""
-        nonlocal done
         codes = np.stack([stream.piece(front, int(begin), int(begin) + length) for begin in begins])
-        done += len(begins) * length
-        progress("scoring", min(done * len(ids) // len(stream), len(ids)), len(ids))
         return reader.code_log_probs(codes, state)
 
     tracks = max(1, min(batch_size, len(ids) // SHORTEST))
@@ -124,6 +120,7 @@ def stream_log_probs(
     for index, (offset, size) in enumerate(windows):
         piece, state = score(begins + offset, size, state)
         pieces.append(piece)
+        progress("scoring", tracks * (offset + size) * len(ids) // len(stream), len(ids))
         if index < MARKS:
             marks.append(select_state(state, slice(None)))
     ends = state
@@ -136,6 +133,7 @@ def stream_log_probs(
                 differs = _state_gaps(state, select_state(marks[index], changed)) > TOLERANCE
                 _replace(marks[index], changed, state)
                 changed, state = changed[differs], select_state(state, differs)
+                progress("joining", (tracks - len(changed)) * len(ids) // tracks, len(ids))
                 if changed.size == 0:
                     break
         else:
