@@ -375,6 +375,8 @@ def test_resume_with_a_changed_field(refuse: Refusal, world: World, model: Path,
         (("--no-output-bias", "--word-bias"), "--no-output-bias"),
         (("--dropout", "0", "--dropout-from", "1"), "--dropout 0"),
         (("--local-steps", "4", "--exchange", "bfloat16"), "--local-steps 4"),
+        (("--alone", "0", "--head", "5"), "--alone 0"),
+        (("--least-gain", "0.01"), "--patience 0"),
     ],
 )
 def test_options_that_would_change_nothing(

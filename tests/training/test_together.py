@@ -15,15 +15,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import together_runs
 from helpers import CPU, Result, made_up_text, metrics, outcome_of, refused, run_here, started, train_small, wait_for
 from lightrnn import processes
 from lightrnn.errors import LightRNNError
 from lightrnn.models.checkpoint import load_lightrnn
-from lightrnn.processes import Processes, here, joined
+from lightrnn.processes import Processes, Share, here, joined
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.rules import TextRules
+from lightrnn.training.exchange import whole_state
 from lightrnn.training.following import load_alike
 from together_runs import CASES, run_case
 
@@ -308,3 +310,20 @@ def test_resuming_with_another_number_of_processes_says_what_differs(
     assert result.code == 0, result.err
     assert "saved by 2 processes, goes on with 1: the same mathematics, but floating-point sums" in result.err
     assert len(metrics(model)) > before
+
+
+def test_states_of_machines_that_differ_meet_in_single_precision() -> None:
+    """One host multiplies in bfloat16, the other does not: what they add up has to be of one type."""
+    sent: list[torch.Tensor] = []
+
+    class Two(Processes):
+        size = 2
+
+        def add(self, tensors: Sequence[torch.Tensor]) -> None:
+            sent.extend(tensors)
+
+    for dtype in (torch.bfloat16, torch.float32):
+        state = (torch.ones(1, 2, 3, dtype=dtype),)
+        (found,) = whole_state(state, Share(slice(1, 3), 4), Two())
+        assert found[0, :, 0].tolist() == [0, 1, 1, 0]
+    assert {tensor.dtype for tensor in sent} == {torch.float32}
