@@ -40,6 +40,16 @@ def test_damaged_mixes(call: Call, before: Path, members: object) -> None:
     assert "mixed" in refused(call("evaluate", before / "mixed", before / "data")).replace("other", "mixed")
 
 
+def test_mixes_that_name_each_other_a_thousand_times(call: Call, before: Path) -> None:
+    """Eight folders that take no room would be 100⁸ models."""
+    for level in range(8):
+        member = {"path": f"../level{level + 1}" if level < 7 else "../model", "weight": 1}
+        mix = {"format": 1, "kind": "mix", "files": {}, "members": [member] * 100}
+        (before / f"level{level}").mkdir()
+        (before / f"level{level}" / "config.json").write_text(json.dumps(mix), encoding="utf-8")
+    assert "a mix of more than 1,000 models" in refused(call("next", before / "level0", "the"))
+
+
 def test_names_of_files_are_no_markup(call: Call, before: Path, tmp_path: Path) -> None:
     odd = Path("[red]:smile:")
     (tmp_path / odd).mkdir()

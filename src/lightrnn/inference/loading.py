@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 MIX_FORMAT = 2  # 1 had no caches
 Member = str | Path | CacheName
-DEEPEST = 8  # mixes inside each other
+DEEPEST = 8  # mixes inside each other …
+MOST = 1000  # … and models in all
 MEMBERS = record(
     {
         "members": list_of(
@@ -139,6 +140,8 @@ def all_members(names: Sequence[Member], deepest: int = DEEPEST) -> list[Path]:
     for path in (member for member in map(member_of, names) if isinstance(member, Path)):
         settle(path)
         found += [path, *(all_members(read_mix(path)[0], deepest - 1) if deepest and is_mix(path) else [])]
+        if len(found) > MOST:
+            raise LightRNNError(f"{path} and others make a mix of more than {MOST:,} models; mix fewer")
     return found
 
 
@@ -169,6 +172,8 @@ def _load_mix(folder: Path, device: str, outer: tuple[Path, ...]) -> "Mix":
     from .mixture import Mix
 
     members, weights = read_mix(folder)
+    if not outer:
+        all_members([folder])  # which are not too many
     outer = (*outer, folder.resolve())
     for path in (member for member in members if isinstance(member, Path)):
         settle(path)
