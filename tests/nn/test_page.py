@@ -1,6 +1,7 @@
 """The page on layers says what is: its Python runs, and its sizes are those of layers."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ from lightrnn.nn import LightEmbedding, LightSoftmax, WordTable
 PAGE = (ROOT / "docs" / "layers.md").read_text(encoding="utf-8")
 
 
-def test_the_page_runs() -> None:
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # it saves files
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 2
-    for block in blocks:
-        printed(run_apart(script=block))
+    first, saved, compressed = blocks
+    printed(run_apart(script=first + saved))
+    printed(run_apart(script=compressed))
 
 
 def parameters(*layers: nn.Module) -> int:
