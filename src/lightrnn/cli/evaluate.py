@@ -87,9 +87,10 @@ def evaluate(
     name = cast(Convention, convention or lm.vocabulary.rules.convention)
     learning = {word: value for word, value in (("rate", adapt_rate), ("decay", adapt_decay)) if value is not None}
     _check_adaptive(lm, name, adapt, cache, learning, tuned_on is not None)
-    if split is not None and not (len(text) == 1 and is_data_folder(text[0])):
+    prepared = len(text) == 1 and is_data_folder(text[0])
+    if split is not None and not prepared:
         raise LightRNNError(f"--split is for a folder made by lightrnn prepare, got {', '.join(text)}; leave it out")
-    if cache and tuned_on is None and not (len(text) == 1 and is_data_folder(text[0])):
+    if cache and tuned_on is None and not prepared:
         raise LightRNNError("--cache finds its weight on held-out text; name one with --tune")
     ids = ids_of(lm, text, split or "test")
     held_out = ids_of(lm, [tuned_on or text[0]], "valid") if cache else None

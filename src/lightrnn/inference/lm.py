@@ -255,9 +255,9 @@ class LM(ABC):
 
         The unknown word, which nobody can read, is left out unless asked for.
         """
-        if not (0 <= temperature < inf and top_k >= 0):
-            name, value = ("top_k", top_k) if 0 <= temperature < inf else ("temperature", temperature)
-            raise LightRNNError(f"{name} must be a number from 0, got {value!r}")
+        for name, value in (("temperature", temperature), ("top_k", top_k)):
+            if not 0 <= value < inf:
+                raise LightRNNError(f"{name} must be a number from 0, got {value!r}")
         if not 0 < top_p <= 1:
             raise LightRNNError(f"top_p must be a number above 0 and at most 1, got {top_p!r}")
         state, random = self.state(prompt), np.random.default_rng(seed)
