@@ -72,3 +72,12 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     Corpus.load(data)
     Corpus.load(data)
     assert len(remembering) == 6
+
+
+def test_zstandard_files_that_take_much_memory(tmp_path: Path) -> None:
+    path = tmp_path / "long.zst"
+    path.write_bytes(
+        b"\x28\xb5\x2f\xfd" + bytes([0, 18 << 3]) + (1 | 2 << 3).to_bytes(3, "little") + b"a\n"
+    )  # --long=28
+    with pytest.raises(LightRNNError, match=r"takes more than 128 MB to unfold, .* compress it without that"):
+        list(read_blocks(path))

@@ -355,6 +355,16 @@ def test_going_on_from_a_model(asked, call: Call, trained: tuple[Path, Corpus], 
     )
 
 
+@pytest.mark.parametrize("alone", ["auto", 10_000])
+def test_the_command_of_a_run_goes_on_with_it(call: Call, tiny: Corpus, alone: object, tmp_path: Path) -> None:
+    """What was asked for is not the number that it came to."""
+    command = ("train", tiny.path, "-o", "m", *SMALL, "--alone", alone)
+    assert call(*command, "--epochs", "0.1").code == 0
+    result = call(*command, "--epochs", "0.2", "--resume")
+    assert result.code == 0, result.err
+    assert load_model(tmp_path / "m")[0].alone == table_of(tmp_path / "m").alone > 0
+
+
 def test_training_on_a_given_table(call: Call, trained: tuple[Path, Corpus], tmp_path: Path) -> None:
     folder, corpus = trained
     old = table_of(folder)

@@ -138,6 +138,20 @@ def test_without_its_packages_training_names_the_extra(command: str, world: Worl
     assert "pip install 'lightrnn[train]'" in refused(result)
 
 
+def test_without_pytorch_learning_names_the_extra(folder: Path) -> None:
+    script = f"""
+import sys
+sys.modules["torch"] = None
+import lightrnn
+lm = lightrnn.load({str(folder / "int8.lightrnn")!r})
+try:
+    lm.adapt("w1 w2")
+except lightrnn.LightRNNError as error:
+    print(error, lm.score("w1 w2"))
+"""
+    assert "pip install 'lightrnn[train]'" in run_apart(script=script).out
+
+
 @pytest.mark.slow
 def test_the_wheel_alone_answers(folder: Path, tmp_path: Path) -> None:
     """Built, and installed with what it requires into a fresh environment."""

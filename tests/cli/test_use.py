@@ -18,6 +18,7 @@ from lightrnn.cli.next import Prompt
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
 from lightrnn.inference.cache import CacheLM
 from lightrnn.inference.mixture import Mix
+from lightrnn.inference.network import NetworkLM
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
 
@@ -198,6 +199,24 @@ def test_models_of_other_words_mix_by_a_rule_that_is_told(call: Call, models: li
     assert "equal share" in result.err
 
 
+def test_in_a_mix_each_model_reads_a_text_its_own_way(
+    run: Callable[..., str], models: list[Path], tiny: Corpus, tmp_path: Path
+) -> None:
+    """An n-gram file, whose vocabulary is the mix's, is of sentences, and the network of a stream."""
+    run("ngram", tiny.path, "-o", tmp_path / "kn.arpa", "--order", 3)
+    lightrnn.save_mix(tmp_path / "m", [str(tmp_path / "kn.arpa"), str(models[0])], [0.5, 0.5])
+    words = [tiny.vocabulary.words[word] for word in tiny.split("test")]
+    members = [lightrnn.load(path) for path in (tmp_path / "kn.arpa", models[0])]
+    nats = set()
+    for options, convention in (((), "stream"), (("--convention", "sentence"), "sentence")):
+        each = [lm.token_log_probs(lm.vocabulary.encode(words), convention).sum(axis=1) for lm in members]
+        facts = json.loads(run("evaluate", tmp_path / "m", tiny.path, *options, "--json"))
+        assert facts["convention"] == convention
+        assert facts["nats"] == pytest.approx(-np.log(np.exp(each).mean(axis=0)).sum(), rel=1e-5)  # float32
+        nats.add(facts["nats"])
+    assert len(nats) == 2
+
+
 def test_a_mix_with_an_ngram_file(run, fail, models: list[Path], tiny: Corpus, tmp_path: Path) -> None:
     run("ngram", tiny.path, "-o", tmp_path / "kn.arpa", "--order", 3)
     tuned = run("mix", models[0], tmp_path / "kn.arpa", "--tune", tiny.path, "-o", tmp_path / "m", "--json")
@@ -260,6 +279,13 @@ def test_the_search_is_exact_on_a_trained_model(models: list[Path], tiny: Corpus
         log_probs = np.sort(lm.next_log_probs(state))[::-1]
         for count in (1, 10, 1000):
             np.testing.assert_allclose(lm.likeliest(state, count).log_probs, log_probs[:count], atol=FLOAT32)
+
+
+def test_a_cache_that_cannot_be_is_refused_before_the_text_is_read(
+    fail: Callable[..., str], tiny: Corpus, models: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NetworkLM, "token_log_probs", None)
+    assert "a cache needs a size from 1 to 100,000" in fail("evaluate", models[0], tiny.path, "--cache", 200_000)
 
 
 def test_a_mix_with_a_cache_is_a_model(run: Callable[..., str], tiny: Corpus, models: list[Path]) -> None:

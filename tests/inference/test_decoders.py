@@ -132,6 +132,23 @@ def test_utterances_follow_a_context() -> None:
     assert score == pytest.approx(lm.score_word(lm.state("w1 w2 </s>"), words[3])[0], abs=FLOAT32)
 
 
+def test_a_model_may_learn_between_utterances() -> None:
+    lm = lm_of(V=40, alone=11, tied=True)
+    words = words_of(lm)
+    model = decoders.FlashlightLM(lm, words)
+
+    def first_word() -> float:
+        return model.score(model.start(False), 3)[1]
+
+    before = first_word()
+    lm.adapt(f"{words[3]} w2 {words[3]}\n" * 20)
+    learned = first_word()
+    assert learned == pytest.approx(lm.score_word(lm.begin_state(), words[3])[0], abs=FLOAT32)
+    assert learned != pytest.approx(before, abs=FLOAT32)
+    lm.reset()
+    assert first_word() == before
+
+
 def test_words_may_be_flashlights_dictionary() -> None:
     from flashlight.lib.text.dictionary import Dictionary
 

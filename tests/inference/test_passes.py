@@ -1,6 +1,7 @@
 """Every token once, in the named convention, whatever the batching."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from helpers import FLOAT32, lm_of
 from lightrnn.config import ModelConfig
+from lightrnn.inference import passes
 from lightrnn.inference.passes import evaluate, sentence_log_probs, stream_log_probs
 from lightrnn.models import lightrnn as lightrnn_module
 from lightrnn.models.base import TorchReader
@@ -183,6 +185,26 @@ def test_sentences_of_any_length_in_any_batch() -> None:
     together = sentence_log_probs(TorchReader(lm.model), ids, *args, batch_size=5)
     alone = [sentence_log_probs(TorchReader(lm.model), piece, *args, window=1000) for piece in pieces]
     np.testing.assert_allclose(together, np.concatenate(alone), atol=FLOAT32)
+
+
+def test_a_long_sentence_does_not_make_its_neighbours_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = lm_of()
+    lengths = [3, 1, 4, 500, 2, 30]
+    pieces = [np.append(np.arange(1, n + 1) % 20 + 1, lm.vocabulary.eos_id).astype(np.int32) for n in lengths]
+    args = (TorchReader(lm.model), np.concatenate(pieces), lm.vocabulary.bos_id, lm.vocabulary.eos_id)
+    together, widths, side_by_side = sentence_log_probs(*args), [], passes.padded
+
+    def noted(*given: Any) -> Any:
+        codes, mask = side_by_side(*given)
+        widths.append(mask.shape)
+        return codes, mask
+
+    monkeypatch.setattr(passes, "padded", noted)
+    monkeypatch.setattr(passes, "PADDED", 128)
+    np.testing.assert_allclose(sentence_log_probs(*args), together, atol=FLOAT32)
+    assert sum(tracks for tracks, _ in widths) == len(lengths)
+    assert all(tracks == 1 or tracks * width <= 128 for tracks, width in widths)
+    assert max(tracks for tracks, _ in widths) > 1
 
 
 def test_a_model_in_training_is_scored_without_dropout(tiny: Corpus) -> None:

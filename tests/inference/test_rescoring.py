@@ -153,6 +153,14 @@ def test_many_lists_are_scored_together() -> None:
     assert sum(calls) == 1001 * len(lines)
 
 
+def test_without_the_models_part_impossible_words_do_not_count(call: Call, tmp_path: Path) -> None:
+    arpa = "\\data\\\nngram 1=4\n\n\\1-grams:\n-99\t<s>\n-0.3\t</s>\n-0.3\t<unk>\n-inf\tw1\n\n\\end\\\n"
+    (tmp_path / "m.arpa").write_text(arpa, encoding="utf-8")
+    (tmp_path / "lists").write_text("u\t-5\tw2\nu\t-3\tw1\nu\t-4\tw2 w2\n", encoding="utf-8")
+    shown = call("rescore", "m.arpa", "lists", "--lm-weight", "0").out.splitlines()
+    assert [line.split("\t")[1:] for line in shown] == [["-3", "w1"], ["-4", "w2 w2"], ["-5", "w2"]]
+
+
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [

@@ -295,6 +295,24 @@ def test_under_autocast_losses_are_in_single_precision(head: int) -> None:
     torch.testing.assert_close(whole.exp().sum(dim=-1), torch.ones(4, 5))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("head", [0, 4])
+def test_in_other_precisions_words_have_what_the_distribution_gives_them(dtype: torch.dtype, head: int) -> None:
+    table = table_of("ragged, some alone")
+    layer = LightSoftmax(table, 6, tied=LightEmbedding(table, 6).to(dtype), head=head).to(dtype)
+    hidden, words = torch.randn(len(table), 6).to(dtype), torch.arange(len(table))
+    found = layer.log_prob_of(hidden, words)
+    assert found.dtype == torch.promote_types(dtype, torch.float32)
+    torch.testing.assert_close(found, layer.log_prob(hidden).gather(1, words[:, None]).squeeze(1), atol=FLOAT32, rtol=0)
+
+
+def test_small_types_of_ids_hold_no_ignored_ones() -> None:
+    """-100 as one of eight bits without a sign would be 156."""
+    layer = LightSoftmax(WordTable.from_counts(np.arange(256, 0, -1)), 6)
+    hidden, ids = torch.randn(256, 6), torch.arange(256)
+    torch.testing.assert_close(layer(hidden, ids.to(torch.uint8)), layer(hidden, ids))
+
+
 @pytest.mark.parametrize("options", [{}, {"head": 4, "word_bias": False}], ids=str)
 def test_compiled_in_one_graph(options: dict[str, Any]) -> None:
     """No break, and the same numbers and gradients, though every position goes through both softmaxes."""

@@ -64,3 +64,26 @@ def test_words_must_be_as_many_as_ids() -> None:
     for words in (["a", "b"], ["a", "b", "c", "d"]):
         with pytest.raises(LightRNNError, match=f"words must be as many as there are ids, 3, got {len(words)}"):
             WordTable.from_bigrams([0, 1, 2, 1], words=words)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"components": 1}, "components must be a whole number from 2 to 8, got 1"),
+        ({"components": 9}, "components must be a whole number from 2 to 8, got 9"),
+        ({"rows": 2.5}, "rows must be a number of rows, 0 for the most even table, or 'auto', got 2.5"),
+        ({"rows": "many"}, "rows must be a number of rows or 'auto', got 'many'"),
+        ({"alone": 2.0}, "alone must be a number of words from 0 to 30 or 'auto', got 2.0"),
+    ],
+)
+def test_shapes_that_no_table_has(given: dict[str, object], message: str) -> None:
+    counts = np.arange(30, 0, -1)
+    for make in (WordTable.from_counts, lambda counts, **given: WordTable.random(30, counts=counts, **given)):
+        with pytest.raises(LightRNNError, match=message):
+            make(counts, **given)  # type: ignore[operator]
+
+
+def test_numbers_of_any_kind_of_integers() -> None:
+    counts = np.arange(30, 0, -1)
+    table = WordTable.from_counts(counts, alone=(counts > 20).sum(), rows=np.int64(5))
+    assert (table.alone, table.shape) == (10, (15, 4))

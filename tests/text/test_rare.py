@@ -44,6 +44,15 @@ def test_a_word_that_is_frequent_in_a_later_text_is_not_rare(rare: Corpus) -> No
     assert read.tolist() == [vocabulary.unk_id, twice, 5, twice]
 
 
+def test_the_end_of_a_text_of_one_line_is_no_word(tmp_path: Path) -> None:
+    (tmp_path / "line").write_text("a b c d b a\n", encoding="utf-8")
+    corpus = prepare(tmp_path / "line", tmp_path / "line-data", valid=tmp_path / "line")
+    vocabulary, ids = corpus.vocabulary, corpus.split("train")
+    read = [vocabulary.words[word] for word in with_unknown(ids, vocabulary, 1.0, np.random.default_rng(1))]
+    assert [word for word in read if word not in ("a", "b")] == [vocabulary.rules.unk] * 2 + [vocabulary.rules.eos]
+    assert expected_counts(vocabulary, 1.0)[vocabulary.unk_id] == 2
+
+
 def test_a_text_with_unknown_words_of_its_own_stays_as_it_is(rare: Corpus, tmp_path: Path) -> None:
     taught = prepare(tmp_path / "text", tmp_path / "taught", min_count=2)
     ids, vocabulary = taught.split("train"), taught.vocabulary

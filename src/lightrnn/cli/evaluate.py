@@ -84,9 +84,9 @@ def evaluate(
     use_threads(threads)
     keep_memory()
     lm = load(model, device=device)
-    name = cast(Convention, convention or lm.vocabulary.rules.convention)
+    name = cast(Convention | None, convention)
     learning = {word: value for word, value in (("rate", adapt_rate), ("decay", adapt_decay)) if value is not None}
-    _check_adaptive(lm, name, adapt, cache, learning, tuned_on is not None)
+    _check_adaptive(lm, name or lm.convention, adapt, cache, learning, tuned_on is not None)
     prepared = len(text) == 1 and is_data_folder(text[0])
     if split is not None and not prepared:
         raise LightRNNError(f"--split is for a folder made by lightrnn prepare, got {', '.join(text)}; leave it out")
@@ -95,19 +95,15 @@ def evaluate(
     ids = ids_of(lm, text, split or "test")
     held_out = ids_of(lm, [tuned_on or text[0]], "valid") if cache else None
     with screen.counter("words") as progress:
-        result = lm.evaluate(
-            ids,
-            name,
-            batch_size=batch_size,
-            progress=progress,
-        )
+        result = lm.evaluate(ids, name, batch_size=batch_size, progress=progress)
         others = []
         if adapt or cache:
             from ..inference.while_reading import while_reading
 
             network, settings = cast("NetworkLM", lm), learning if adapt else None
+            read_as = result.convention
             others = while_reading(
-                network, ids, name, learning=settings, cache=cache, held_out=held_out, progress=progress
+                network, ids, read_as, learning=settings, cache=cache, held_out=held_out, progress=progress
             )
     names = lm.part_names
     if as_json:
@@ -138,6 +134,7 @@ def evaluate(
 
 def _check_adaptive(lm: LM, name: str, adapt: bool, cache: int, learning: dict[str, float], tuned_on: bool) -> None:
     """Refuse what cannot be, or would change nothing."""
+    from ..inference.cache import CacheLM
     from ..inference.network import NetworkLM
 
     if learning and not adapt:
@@ -146,6 +143,8 @@ def _check_adaptive(lm: LM, name: str, adapt: bool, cache: int, learning: dict[s
         raise LightRNNError("--tune changes nothing without --cache; leave it out or add that")
     if (adapt or cache) and not isinstance(lm, NetworkLM):
         raise LightRNNError("--adapt and --cache are for a single network; a cache joins others by lightrnn mix")
+    if cache:
+        CacheLM(cast(NetworkLM, lm), cache)  # refuses a size that cannot be
     if adapt and name != "stream":
         raise LightRNNError("--adapt reads a text as one stream; add --convention stream")
 

@@ -36,6 +36,6 @@ def vectors(
         lm = load(model)
         rows = lm.vectors
         file.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
-        for word, row in zip(lm.vocabulary.words, rows.tolist(), strict=True):
-            file.write(f"{word} {' '.join(f'{value:.6g}' for value in row)}\n".encode())
+        for word, row in zip(lm.vocabulary.words, rows, strict=True):
+            file.write(f"{word} {' '.join(f'{value:.6g}' for value in row.tolist())}\n".encode())
     screen.out.print(f"{rows.shape[0]:,} vectors of {rows.shape[1]} in {out}")

@@ -69,7 +69,8 @@ class FlashlightLM(FlashlightBase):  # type: ignore[misc]
 
     words: the decoder's words by index, a list or its Dictionary; those that the model does not know are the unknown
     word to it. An object serves one decoder at a time: what was scored since the last `start` is kept, so that nothing
-    is computed twice, and let go by the next.
+    is computed twice, and let go by the next. So a model may learn between utterances (`lm.adapt`, `lm.reset`); after
+    `lm.add_words` an object is to be made anew.
     """
 
     def __init__(self, lm: LM, words: "Sequence[str] | Dictionary") -> None:
@@ -80,18 +81,18 @@ class FlashlightLM(FlashlightBase):  # type: ignore[misc]
             words = [words.get_entry(index) for index in range(words.index_size())]
         self.lm = lm
         self._ids: list[int] = lm.vocabulary.encode(map(lm.vocabulary.rules.clean, words)).tolist()
-        self._begin, self._empty = _Start(lm, 0.0, lm.begin_state), _Start(lm, 0.0, lm.empty_state)
+        self._begin: Callable[[], Any] = lm.begin_state
         self._reached: dict[Any, _Reached] = {}
 
     def follow(self, context: str | Any) -> None:
         """Let utterances start after a context (words or a state) from now on, in place of a sentence's start: what was
         said before, say, its sentence ends included."""
-        self._begin = _Start(self.lm, 0.0, lambda: self.lm.state(context))
+        self._begin = lambda: self.lm.state(context)
 
     def start(self, start_with_nothing: bool) -> Any:
         """The decoder's state before any word: at the start of an utterance, or without any context."""
         root = LMState()
-        self._reached = {root: self._empty if start_with_nothing else self._begin}
+        self._reached = {root: _Start(self.lm, 0.0, self.lm.empty_state if start_with_nothing else self._begin)}
         return root
 
     def score(self, state: Any, token_index: int) -> tuple[Any, float]:

@@ -37,6 +37,11 @@ class LM(ABC):
     def begin_state(self) -> Any:
         """At the start of a sentence, nothing before it."""
 
+    @property
+    def convention(self) -> Convention:
+        """How it reads a text unless it is told."""
+        return self.vocabulary.rules.convention
+
     def stream_state(self) -> Any:
         """At the start of a text that is read as one stream, as training reads it."""
         return self.begin_state()
@@ -279,7 +284,7 @@ class LM(ABC):
             lambda: self.token_log_probs(ids, convention, batch_size=batch_size, progress=progress),
             ids,
             self.vocabulary,
-            self.vocabulary.rules.read_as(convention),
+            convention or self.convention,
         )
 
     def similar(self, word: str, k: int = 10) -> list[tuple[str, float]]:

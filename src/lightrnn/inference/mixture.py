@@ -51,6 +51,11 @@ class Mix(LM):
         ]
 
     @property
+    def convention(self) -> Convention:
+        """Each model keeps its own; a stream, where that of any of them is."""
+        return "stream" if any(member.convention == "stream" for member in self.members) else "sentence"
+
+    @property
     def order(self) -> int:
         return max(member.order for member in self.members)
 

@@ -260,8 +260,9 @@ class NetworkLM(LM):
 
     def read_adapting(self, ids: Ids, rate: float = RATE, decay: float = DECAY, progress: Progress = silent) -> Reading:
         """Score a text as one stream, and learn from it on the way."""
+        adapter = self._adapter
         try:
-            return self._adapter.read(ids, rate, decay, progress)
+            return adapter.read(ids, rate, decay, progress)
         finally:
             self._weights_changed()
 

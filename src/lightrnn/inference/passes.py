@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 WINDOW = 64  # words scored in one call of the model, or as many codes as they have on average
 SHORTEST = 256  # words of a track at least
 MARKS = 64  # windows of a track after which a corrected state is compared with what it was
+PADDED = 1 << 22  # codes of sentences side by side at most, all as long as the longest; one alone may have more
 TOLERANCE = 3e-6  # largest difference that states may make and count as equal; rounding makes some 3e-7
 
 
@@ -183,8 +184,7 @@ def sentence_log_probs(
     bounds = bounds[np.argsort(ends[bounds[:, 1]] - ends[bounds[:, 0]], kind="stable")]
     scored: NDArray[np.float32] | None = None
     done = 0
-    for index in range(0, len(bounds), batch_size):
-        batch = bounds[index : index + batch_size]
+    for batch in _batches(bounds, (ends[bounds[:, 1]] - ends[bounds[:, 0]]).tolist(), batch_size):
         codes, mask = padded(ids, spelling, batch, bos)
         lengths = mask.sum(axis=1)
         state: Arrays | None = None
@@ -202,6 +202,17 @@ def sentence_log_probs(
         progress("scoring", done, len(ids))
     assert scored is not None
     return spelling.by_word(scored, ids)
+
+
+def _batches(bounds: NDArray[np.int64], lengths: list[int], batch_size: int) -> Iterator[NDArray[np.int64]]:
+    """Sentences of growing length some at a time: as many as are asked for, fewer where they would take much room."""
+    begin = 0
+    while begin < len(bounds):
+        end = min(begin + batch_size, len(bounds))
+        while end - begin > 1 and (end - begin) * lengths[end - 1] > PADDED:
+            end -= 1
+        yield bounds[begin:end]
+        begin = end
 
 
 def continue_track(

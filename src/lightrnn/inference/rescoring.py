@@ -183,7 +183,8 @@ def _ranked(listed: list[Hypothesis], log_probs: list[float], weights: Weights) 
     ranked = []
     for hypothesis, log_prob in zip(listed, log_probs, strict=True):
         log10 = log_prob / LN10
-        total = weights.score * hypothesis.score + weights.lm * log10 + weights.word_penalty * hypothesis.words
+        of_lm = weights.lm * log10 if weights.lm else 0.0  # -inf may be log10
+        total = weights.score * hypothesis.score + of_lm + weights.word_penalty * hypothesis.words
         ranked.append(Ranked(hypothesis, log10, total))
     return sorted(ranked, key=lambda r: -r.total)
 

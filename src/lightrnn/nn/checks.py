@@ -46,9 +46,10 @@ def check_words(name: str, words: Tensor, size: int, *, but: int | None = None) 
         raise LightRNNError(f"{name} must be whole numbers such as torch.long, got {words.dtype}")
     if torch.compiler.is_compiling() or not words.numel():
         return
-    outside = (words < 0) | (words >= size)
+    ids = words.long()  # small types may hold neither the size nor the exception
+    outside = (ids < 0) | (ids >= size)
     if but is not None:
-        outside &= words != but
+        outside &= ids != but
     if outside.any():
         ignored = "" if but is None else f", or ignore_index, {but}"
         raise LightRNNError(

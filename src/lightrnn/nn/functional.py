@@ -13,6 +13,11 @@ def projection_between(features: int, dim: int) -> nn.Module:
     return nn.Linear(features, dim, bias=False) if features != dim else nn.Identity()
 
 
+def precise(scores: Tensor) -> Tensor:
+    """In single precision at least, in which sums of exponentials are safe."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
 def without_missing(scores: Tensor, on_edge: Tensor, last: int) -> Tensor:
     """Scores (…, n) with -inf beyond value `last` where on_edge (…): there the table ends.
 
@@ -40,7 +45,7 @@ def head_log_probs(
 ) -> Tensor:
     """Rows in two softmaxes: log P (P,) of rows (P,), those of the head, and the others as the rest times their share
     of it; scores: what `head_scores` gives for the same."""
-    found = -F.cross_entropy(scores, rows.clamp(max=head), reduction="none")
+    found = -F.cross_entropy(precise(scores), rows.clamp(max=head), reduction="none")
     where = (rows >= head).nonzero().squeeze(1)
     within = F.linear(features[where], vectors[head:], None if bias is None else bias[head:])
-    return found.index_add(0, where, -F.cross_entropy(within, rows[where] - head, reduction="none"))
+    return found.index_add(0, where, -F.cross_entropy(precise(within), rows[where] - head, reduction="none"))

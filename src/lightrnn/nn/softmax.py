@@ -21,7 +21,7 @@ from ..errors import LightRNNError
 from ..table.word_table import WordTable
 from .checks import check_hidden, check_scale, check_size, check_table, check_targets, check_words
 from .embedding import LightEmbedding
-from .functional import head_log_probs, head_scores, projection_between, without_missing
+from .functional import head_log_probs, head_scores, precise, projection_between, without_missing
 from .layer import TableLayer
 from .likeliest import best_places
 from .starts import SCALE, fill_biases, fill_rest, fill_word_biases, shares, start_vectors
@@ -144,7 +144,7 @@ class LightSoftmax(TableLayer):
         check_words("target", target, self.size, but=ignore_index)
         if reduction not in REDUCTIONS:
             raise LightRNNError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
-        counted = target != ignore_index
+        counted = target.long() != ignore_index
         words = torch.where(counted, target, 0)
         losses = torch.where(counted, -self._log_prob_of(hidden, words), 0.0)
         if reduction == "none":
@@ -170,8 +170,7 @@ class LightSoftmax(TableLayer):
         if self.head and not torch.compiler.is_compiling():
             vectors, rest = self.weight[: self.shape[0]], (self.rest_vector, self.rest_bias)
             scores = head_scores(features, vectors, self.row_bias, rest, self.head)
-            found = head_log_probs(scores, features, rows, vectors, self.row_bias, self.head)
-            return found.to(_precise(found))
+            return head_log_probs(scores, features, rows, vectors, self.row_bias, self.head)
         return self._row_log_probs(features).gather(1, rows[:, None]).squeeze(1)
 
     def _with_columns(self, found: Tensor, features: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -193,7 +192,7 @@ class LightSoftmax(TableLayer):
         """(P, D) → log P_r (P, R)."""
         R, head = self.shape[0], self.head
         scores = F.linear(features, self.weight[:R], self.row_bias)
-        scores = scores.to(_precise(scores))
+        scores = precise(scores)
         if not head:
             return scores.log_softmax(dim=-1)
         rest = F.linear(features, self.rest_vector, self.rest_bias).to(scores.dtype)
@@ -208,7 +207,7 @@ class LightSoftmax(TableLayer):
             scores = F.linear(seen, self.weight[R:], self.column_bias)
         else:
             scores = F.linear(seen, self.weight[R:]) + F.embedding(rows - self.alone, self.column_bias)
-        scores = scores.to(_precise(scores))
+        scores = precise(scores)
         return scores if self.is_full else without_missing(scores, rows == R - 1, self.last_column)
 
     def _column_log_probs(self, features: Tensor, rows: Tensor) -> Tensor:
@@ -281,11 +280,6 @@ class LightSoftmax(TableLayer):
         return (
             f"{self.in_features}, {self.size}, dim={self.dim}, shape={self.shape}, alone={self.alone}, head={self.head}"
         )
-
-
-def _precise(scores: Tensor) -> torch.dtype:
-    """At least single precision, in which sums of exponentials are safe."""
-    return torch.promote_types(scores.dtype, torch.float32)
 
 
 def _draw(log_probs: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:

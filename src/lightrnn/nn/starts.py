@@ -67,7 +67,7 @@ def fill_rest(vector: Tensor, bias: Tensor | None, vectors: Tensor, found: NDArr
     vectors (R, D) and found (R,), the shares, are those of all rows.
     """
     rest = found[head:]
-    weights = torch.from_numpy(rest / rest.sum()).to(vector)
+    weights = torch.from_numpy(rest / rest.sum()).to(vectors)
     vector.copy_((weights @ vectors[head:])[None])
     if bias is not None:
         bias.fill_(float(np.log(rest.sum()) - np.log(found).mean()))

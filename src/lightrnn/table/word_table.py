@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
 from math import prod
+from numbers import Integral
 from pathlib import Path
 from typing import IO
 
@@ -39,9 +40,19 @@ def _alone(counts: NDArray[np.int64] | None, setting: int | str) -> NDArray[np.i
         if setting != 0:
             raise LightRNNError(f"alone={setting!r} needs counts, by which words stand alone; give counts")
         return np.zeros(0, np.int64)
-    if setting != "auto" and not (isinstance(setting, int) and 0 <= setting <= len(counts)):
+    if setting != "auto" and not (isinstance(setting, Integral) and 0 <= setting <= len(counts)):
         raise LightRNNError(f"alone must be a number of words from 0 to {len(counts):,} or 'auto', got {setting!r}")
     return words_alone(counts, setting)
+
+
+def _shape(size: int, components: int, rows: int | str) -> tuple[int, ...]:
+    """The shape for so many words of what somebody gave."""
+    least, most = COMPONENTS
+    if not (isinstance(components, Integral) and least <= components <= most):
+        raise LightRNNError(f"components must be a whole number from {least} to {most}, got {components!r}")
+    if not (isinstance(rows, str) or (isinstance(rows, Integral) and rows >= 0)):
+        raise LightRNNError(f"rows must be a number of rows, 0 for the most even table, or 'auto', got {rows!r}")
+    return table_shape(size, components, rows)
 
 
 def _codes(places: NDArray[np.int64], shape: tuple[int, ...], alone: int) -> NDArray[np.int64]:
@@ -130,7 +141,7 @@ class WordTable:
         if not isinstance(alone, np.ndarray):
             alone = _alone(found, alone)
         places = np.random.default_rng(seed).permutation(vocabulary_size - len(alone))
-        shared = cls.from_places(places, table_shape(vocabulary_size - len(alone), components, rows))
+        shared = cls.from_places(places, _shape(vocabulary_size - len(alone), components, rows))
         return replace(cls.with_alone(alone, shared), counts=found)
 
     @classmethod
@@ -141,7 +152,7 @@ class WordTable:
         found = counts_of(counts)
         first = _alone(found, alone)
         ranks = frequency_ranks(np.delete(found, first))
-        shared = cls.from_places(ranks, table_shape(len(ranks), components, rows))
+        shared = cls.from_places(ranks, _shape(len(ranks), components, rows))
         return replace(cls.with_alone(first, shared), counts=found)
 
     @classmethod
@@ -191,7 +202,7 @@ class WordTable:
         vectors = matrix_of(matrix)
         found = None if counts is None else counts_of(counts, len(vectors))
         first = _alone(found, alone)
-        shape = table_shape(len(vectors) - len(first), components, rows)
+        shape = _shape(len(vectors) - len(first), components, rows)
         weights = np.ones(len(vectors), np.int64) if found is None else found
         return replace(cls.clustered(vectors, weights, first, shape, seed=seed, progress=progress), counts=found)
 

@@ -18,7 +18,7 @@ def expected_counts(vocabulary: Vocabulary, rate: float) -> NDArray[np.int64]:
     seen."""
     counts = vocabulary.counts.copy()
     if rate and vocabulary.never_saw_unknown:
-        counts[vocabulary.unk_id] = round(rate * int((counts == 1).sum()))
+        counts[vocabulary.unk_id] = round(rate * int(_seen_once(vocabulary).sum()))
     return counts
 
 
@@ -28,9 +28,16 @@ def with_unknown(ids: Ids, vocabulary: Vocabulary, rate: float, draw: np.random.
     pieces = [slice(begin, begin + CHUNK) for begin in range(0, len(ids), CHUNK)]
     if not rate or any((ids[piece] == vocabulary.unk_id).any() for piece in pieces):
         return ids
-    read, is_rare = np.array(ids), vocabulary.counts == 1
+    read, is_rare = np.array(ids), _seen_once(vocabulary)
     found = [piece.start + np.flatnonzero(is_rare[read[piece]]) for piece in pieces]
     places = np.concatenate([*found, np.zeros(0, np.int64)])
     places = places[np.bincount(read[places], minlength=len(is_rare))[read[places]] == 1]
     read[places[draw.random(len(places)) < rate]] = vocabulary.unk_id
     return read
+
+
+def _seen_once(vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    """[V]: of words; the end of the only sentence is none."""
+    once: NDArray[np.bool_] = vocabulary.counts == 1
+    once[[vocabulary.bos_id, vocabulary.eos_id, vocabulary.unk_id]] = False
+    return once

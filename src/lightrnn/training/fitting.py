@@ -53,9 +53,8 @@ def fitted(
                 "itself, or prepare it with --vocab MODEL"
             )
     if kind_of(recipe.model).has_table:
-        counts = expected_counts(corpus.vocabulary, recipe.training.unk_rate)
-        alone = len(words_alone(counts, recipe.model.alone))
-        recipe = replace(recipe, model=replace(recipe.model, alone=alone))
+        settled = with_words_alone({"alone": recipe.model.alone}, corpus.vocabulary, recipe.training.unk_rate)
+        recipe = replace(recipe, model=replace(recipe.model, **settled))
     if teacher is not None:
         check_student(recipe.model, teacher, corpus.vocabulary)
     elif "teacher_share" in asked:
@@ -67,6 +66,14 @@ def fitted(
         raise LightRNNError(NOTHING_TO_REFINE)
     _refuse_idle(asked, recipe, "--table" if table is not None else "--init" if init is not None else "")
     return recipe
+
+
+def with_words_alone(values: Mapping[str, Any], vocabulary: Vocabulary, unk_rate: float) -> dict[str, Any]:
+    """Fields of a recipe in which `alone`, if it is among them, is the number that it comes to."""
+    if "alone" not in values:
+        return dict(values)
+    alone = words_alone(expected_counts(vocabulary, unk_rate), values["alone"])
+    return {**values, "alone": len(alone)}
 
 
 def with_words_of(corpus: Corpus, init: Init, progress: Progress = silent) -> Init:

@@ -24,7 +24,7 @@ from ..registry import REFINEMENTS
 from ..runtime import choose_device
 from ..text.corpus import Corpus
 from .clock import Clock
-from .fitting import check_rounds, round_budget
+from .fitting import check_rounds, round_budget, with_words_alone
 from .refinement import NextTable
 from .snapshot import restore, tensors_of
 from .teaching import Teacher, teacher_of_all
@@ -183,10 +183,10 @@ def reopen(corpus: Corpus, folder: Path, changes: dict[str, Any], *, device: tor
     tensors, facts, recipe = load_run(folder)
     if not corpus.has_digest(facts["data"], "train", "valid"):
         raise LightRNNError(f"{corpus.path} is not the data that {folder} was training on; resume with that")
-    recipe = recipe.with_budget(changes)
+    corpus = corpus.with_counts(load_vocabulary(folder).counts)
+    recipe = recipe.with_budget(with_words_alone(changes, corpus.vocabulary, recipe.training.unk_rate))
     metrics = (folder / METRICS).read_bytes()[: facts["metrics_bytes"]] if (folder / METRICS).exists() else b""
     _parse_metrics(metrics, folder)
-    corpus = corpus.with_counts(load_vocabulary(folder).counts)
     teacher = Teacher.remembered(facts["teacher"]) if facts.get("teacher") else None
     try:
         run = _rebuilt(corpus, recipe, tensors, facts, device, teacher)
