@@ -87,6 +87,15 @@ def test_many_sizes_have_a_frontier_by_families(drawn: dict[str, Any], tmp_path:
     assert legend(drawn["a-text-time.png"]) == [model.name for model in MODELS]
 
 
+def test_families_of_one_name_look_alike(drawn: dict[str, Any], tmp_path: Path) -> None:
+    """The largest of them at another rate, say."""
+    slower = tuple(ModelRow(f"tied {words}", "lightrnn", 5, 9, words, "slower") for words in (160, 320))
+    runs = [*RUNS, *(run(model.name, 20_000, 40.0, 160) for model in slower)]
+    plots.plots(Layout(("a text",), MODELS + slower), runs, tmp_path, slug)
+    assert legend(drawn["a-text-size.png"]) == ["tied", "square", "KN", "frontier"]
+    assert line(drawn["a-text-size.png"], "tied")[-2:] == [(20_000, 38)] * 2
+
+
 def test_few_sizes_have_a_colour_each(drawn: dict[str, Any], tmp_path: Path) -> None:
     plots.plots(Layout(("a text",), MODELS[-5:]), RUNS, tmp_path, slug)
     assert [*drawn] == ["a-text-time.png", "a-text-size.png", "a-text-bytes.png"]

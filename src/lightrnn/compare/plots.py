@@ -41,8 +41,11 @@ def _groups(layout: Layout, found: Found, *, by_family: bool) -> Groups:
     """What has a colour and a label, of what has run: every model, or families of networks."""
     groups = [(model.name, [model.name]) for model in layout.models]
     if by_family:
-        families = [(family_name(family), [model.name for model in family]) for family in layout.families]
-        groups = families + [(model.name, [model.name]) for model in layout.models if model not in layout.networks]
+        families: dict[str, list[str]] = {}  # those of one name look alike
+        for family in layout.families:
+            families.setdefault(family_name(family), []).extend(model.name for model in family)
+        others = [(model.name, [model.name]) for model in layout.models if model not in layout.networks]
+        groups = [*families.items(), *others]
     return [(label, models) for label, models in groups if any(model in found for model in models)]
 
 
