@@ -252,7 +252,8 @@ class BootstrapConfig(Settings):
     )
     start_vectors: bool = setting(
         True,
-        "a bigram start also gives the first vectors and biases; without, they are random and zero",
+        "the words' neighbours and frequencies also give the first vectors and biases, those of --table and of a "
+        "restart after --refine cluster too; without, or with --start random, they are random and zero",
     )
     bigram_vectors: bool = setting(
         False,
@@ -285,6 +286,11 @@ class BootstrapConfig(Settings):
         least=0,
         most=2**62,
     )
+
+    @property
+    def uses_start_vectors(self) -> bool:
+        """Whether vectors and biases begin where the words' neighbours and frequencies say."""
+        return self.start_vectors and self.start == "bigram"
 
     @property
     def refinements(self) -> int:

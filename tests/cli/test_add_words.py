@@ -84,6 +84,7 @@ def test_training_teaches_where_a_new_word_comes(call: Call, base: Path, letters
         (("--add-words",), "--add-words goes with --init"),
         (("--init", "MODEL", "--min-count", "2"), "--min-count goes with --add-words"),
         (("--max-words", "20"), "--max-words goes with --add-words"),
+        (("--init", "MODEL", "--add-words", "--max-words", "10"), "--max-words counts the "),
         (("--init", "OPPONENT", "--add-words"), "kind hsm has no word table"),
         (("--init", "MODEL", "--add-words", "--alone", "3"), "--alone cannot change with --init"),
     ],

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import lightrnn.compare.measuring
 import lightrnn.compare.run_files
 from helpers import CPU, FLOAT32, ROOT, Call, edit_json, made_up_text, refused, run_apart
 from lightrnn.cli import screen
-from lightrnn.compare.grid import Grid
+from lightrnn.compare.grid import Grid, GridRun
 from lightrnn.compare.report import write_report
 from lightrnn.compare.run_files import read_run
 from lightrnn.compare.runs import Comparison
@@ -29,6 +30,7 @@ from lightrnn.inference.loading import load
 from lightrnn.inference.mixture import Mix
 from lightrnn.models.kind import Size, kind_of
 from lightrnn.ngram.kneser_ney import estimate
+from lightrnn.outputs import InUse
 from lightrnn.runtime import Progress, silent
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.training import bootstrap
@@ -49,6 +51,26 @@ def grid_file(folder: Path, corpus: Corpus, *, mix: bool = True) -> Path:
     path = folder / "grid.toml"
     path.write_text(f'{text}\n[[corpus]]\nname = "tiny"\ndata = "{corpus.path}"\n', encoding="utf-8")
     return path
+
+
+@contextmanager
+def run_in_thread_holding(comparison: Comparison, run: GridRun) -> Iterator[None]:
+    """As if another process were making the run: a lock is a thread's."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with comparison.claimed(run):
+            held.set()
+            release.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        yield
+    finally:
+        release.set()
+        thread.join()
 
 
 def run_all(comparison: Comparison, report: Callable[..., None] = lambda run, event: None) -> None:
@@ -162,7 +184,42 @@ def test_networks_that_learn_as_they_read_and_from_others(
     assert "| test, cache | test, adapted | test, adapted, cache |" in header
     models[2]["teacher"] = "HSM"
     with pytest.raises(LightRNNError, match="tiny, small, run with large for its teacher; rename the model"):
-        Comparison(grid_for(tiny, model=models, mix=False), comparison.results, comparison.work)
+        Comparison(grid_for(tiny, model=models, mix=False, cache=30), comparison.results, comparison.work)
+    models[2]["teacher"] = "large"
+    with pytest.raises(LightRNNError, match="run with cache = 30, which is 40 now; rename the model"):
+        Comparison(grid_for(tiny, model=models, mix=False, cache=40), comparison.results, comparison.work)
+
+
+def test_a_student_goes_on_with_its_teacher_or_waits_for_it(tiny: Corpus, tmp_path: Path) -> None:
+    alone = {"alone": 9, "tied": True}
+    student = {"name": "small", **alone, "hidden_size": 8, "teacher": "large"}
+    models = [{"name": "large", **alone}, {"name": "other", **alone}, student]
+
+    def comparison() -> Comparison:
+        grid = grid_for(tiny, model=models, mix=False, target="large")
+        return Comparison(grid, tmp_path / "results", tmp_path / "work", device=CPU)
+
+    large, other, small = comparison().missing()
+    with run_in_thread_holding(comparison(), large), pytest.raises(InUse):
+        comparison().train(small)
+    for run in (large, other):
+        comparison().train(run)
+        comparison().finish(run)
+    assert comparison().train(small, should_stop=lambda: True).interrupted
+    student["teacher"] = "other"
+    with pytest.raises(LightRNNError, match="was begun with tiny--large--1 for its teacher"):
+        comparison().train(comparison().missing()[0])
+    student["teacher"] = "large"
+    assert not comparison().train(comparison().missing()[0]).interrupted
+
+
+def test_a_run_without_its_record_is_not_finished(tiny: Corpus, tmp_path: Path) -> None:
+    comparison = Comparison(grid_for(tiny), tmp_path / "results", tmp_path / "work", device=CPU)
+    run = comparison.missing()[0]
+    comparison.train(run)
+    (comparison.work / run.name / "metrics.jsonl").write_text("")
+    with pytest.raises(LightRNNError, match="holds no validation any more; remove the folder to run it again"):
+        comparison.finish(run)
 
 
 def test_the_weight_of_a_mix_is_found_on_the_validation_text_alone(

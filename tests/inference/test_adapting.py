@@ -117,20 +117,43 @@ def test_opponents_adapt_too(kind: str) -> None:
     assert lm.evaluate(text).perplexity == static
 
 
-def test_a_rate_that_is_too_high_is_told() -> None:
-    with pytest.raises(LightRNNError, match="lower --adapt-rate"):
-        lm_of().adapt(text_of(400, 1), rate=1e38)
+@pytest.mark.parametrize("words", [400, 5])  # in the middle of a text, and by its last step
+def test_a_text_that_cannot_be_learned_from_leaves_what_was_learned_before(words: int) -> None:
+    lm, text = lm_of(), text_of(60, 1)
+    lm.adapt(text)
+    before = lm.token_log_probs(text)
+    with pytest.raises(LightRNNError, match=r"became infinite .*; lower the rate \(--adapt-rate\)"):
+        lm.read_adapting(text_of(words, 1), rate=3.4e38, decay=0)
+    np.testing.assert_array_equal(lm.token_log_probs(text), before)
 
 
-def test_a_last_step_that_is_too_long_is_told_and_not_saved(tmp_path: Path) -> None:
-    lm = lm_of()
-    with pytest.raises(LightRNNError, match="the weights became infinite after the last word; lower --adapt-rate"):
-        lm.adapt(text_of(5, 1), rate=3.4e38, decay=0)
-    with pytest.raises(LightRNNError, match="not finite"):
-        lm.save(tmp_path / "saved")
-    assert not (tmp_path / "saved").exists()
-    lm.reset()
-    lm.save(tmp_path / "saved")
+@pytest.mark.parametrize(
+    "settings", [{"rate": -1}, {"rate": float("nan")}, {"rate": 1e6}, {"decay": 5}, {"decay": -0.1}]
+)
+def test_rates_that_make_no_sense(settings: dict[str, float]) -> None:
+    lm, text = lm_of(), text_of(60, 1)
+    before = lm.token_log_probs(text)
+    with pytest.raises(LightRNNError, match=r"^(rate|decay) must be a number from 0 to 1, got "):
+        lm.adapt(text, **settings)
+    np.testing.assert_array_equal(lm.token_log_probs(text), before)
+
+
+def test_what_a_packed_model_learns_a_line_a_day_is_kept(tmp_path: Path) -> None:
+    """Steps of learning are smaller than those of int8, and a model that lies on these would be rounded back."""
+    lm_of(alone=4, tied=True).save(tmp_path / "first.lightrnn")
+    in_memory, text = load(tmp_path / "first.lightrnn"), text_of(40, 1)
+    in_memory.save(tmp_path / "m.lightrnn")
+    begun = in_memory.evaluate(text).nats
+    for _ in range(5):
+        in_memory.adapt(text, rate=1e-4, decay=0)
+        saved = load(tmp_path / "m.lightrnn")
+        saved.adapt(text, rate=1e-4, decay=0)
+        saved.save(tmp_path / "m.lightrnn", force=True)
+    learned = begun - in_memory.evaluate(text).nats
+    assert learned > 0
+    assert begun - load(tmp_path / "m.lightrnn").evaluate(text).nats == pytest.approx(learned, rel=0.1)
+    with pytest.raises(LightRNNError, match="precision must be float32 or float16 or int8, got 'int4'"):
+        saved.save(tmp_path / "no.lightrnn", precision="int4")
 
 
 def test_a_packed_model_forgets_to_the_last_bit(tmp_path: Path) -> None:

@@ -309,3 +309,9 @@ def test_of_nothing_comes_nothing() -> None:
         assert len(lm.token_log_probs(nothing, convention)) == 0  # type: ignore[arg-type]
     with pytest.raises(LightRNNError, match="the text is empty"):
         lm.adapt("")
+
+
+@pytest.mark.parametrize("ids", [[-1, 2], [10**6], [1.5, 1.0], [[1, 2]]], ids=str)
+def test_ids_of_no_word_are_refused(ids: list[object]) -> None:
+    with pytest.raises(LightRNNError, match="ids must be an array of whole numbers from 0 to "):
+        lm_of().evaluate(np.array(ids))

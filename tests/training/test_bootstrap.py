@@ -15,6 +15,7 @@ from lightrnn.inference.passes import evaluate
 from lightrnn.models.checkpoint import load_model, load_training
 from lightrnn.models.folder import load_table
 from lightrnn.runtime import Progress
+from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
 from lightrnn.training.bootstrap import Batch, Event, Refined, Run
@@ -38,14 +39,21 @@ def test_forget_gates_of_a_lightrnn_start_open_and_again_after_a_clustering(tiny
 
 
 def test_vectors_of_the_start_are_used_unless_refused(tiny: Corpus, tmp_path: Path) -> None:
-    def first(**fields: Any) -> Tensor:
-        recipe = ROUNDS.override({"refine": "none", "epochs": 0.001, **fields})
-        bootstrap.train(tiny, recipe, tmp_path / "m", force=True, device=CPU, should_stop=lambda: True)
+    def first(start: Start | None = None, **fields: Any) -> Tensor:
+        recipe = ROUNDS.override({"refine": "none", "epochs": 0.001, "learning_rate": 1e-6, **fields})
+        bootstrap.train(tiny, recipe, tmp_path / "m", start=start, force=True, device=CPU)
         return load_training(tmp_path / "m")[0]["model.output_bias.0"].abs().max()
 
-    assert first() > 0.3  # biases are log shares
-    assert first(start_vectors=False) < 0.1  # 0 but for a step or two
-    assert first(start="random") < 0.1  # the same
+    moved = 1e-3  # by a learning rate of 1e-6, at most
+    given = Start(WordTable.random(len(tiny.vocabulary), seed=5))
+    clustered = {"refine": "cluster", "epochs": 1.0}
+    for settings in ({}, {"start": given}, clustered):
+        assert first(**settings) > 0.3  # biases are log shares
+        assert first(**settings, start_vectors=False) < moved
+    for settings in ({"start": "random"}, {"start": "random", **clustered}):
+        recipe = ROUNDS.override({"refine": "none", "epochs": 0.001, "learning_rate": 1e-6, **settings})
+        bootstrap.train(tiny, recipe, tmp_path / "m", force=True, device=CPU)
+        assert load_training(tmp_path / "m")[0]["model.output_bias.0"].abs().max() < moved
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 from helpers import CPU, SMALL_RECIPE
 from lightrnn import Recipe, Start, WordTable, load, load_model, prepare, train
 from lightrnn.errors import LightRNNError
+from lightrnn.inference.passes import evaluate
 from lightrnn.models.folder import load_vocabulary
 from lightrnn.text.corpus import Corpus
 from lightrnn.training import bootstrap
@@ -34,6 +35,17 @@ def test_going_on_leaves_the_callers_model_alone(tiny: Corpus, base: Path, tmp_p
     further, _ = load_model(tmp_path / "next")
     assert further.config.dropout == 0.3
     assert not torch.equal(further.state_dict()["input_vectors.weight"], before["input_vectors.weight"])
+
+
+def test_going_on_to_something_worse_leaves_the_model_that_it_began_from(
+    tiny: Corpus, base: Path, tmp_path: Path
+) -> None:
+    model, vocabulary = load_model(base)
+    recipe = RECIPE.override({"learning_rate": 10.0, "epochs": 0.5})
+    outcome = train(tiny, recipe, tmp_path / "next", init=(model, vocabulary), device=CPU)
+    assert outcome.best_perplexity == evaluate(model, tiny.split("valid"), vocabulary).perplexity
+    kept = load_model(tmp_path / "next")[0].state_dict()
+    assert all(torch.equal(kept[name], tensor) for name, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize("field", [{"hidden_size": 9}, {"layers": 2}, {"cell": "gru"}, {"components": 3}])

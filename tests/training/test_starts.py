@@ -13,7 +13,7 @@ from lightrnn.table import clustering
 from lightrnn.table.bigrams import bigram_vectors
 from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
-from lightrnn.training.starts import choose_start, use_start_vectors
+from lightrnn.training.starts import choose_start, start_at, use_start_vectors
 
 
 def test_start_tables(tiny: Corpus) -> None:
@@ -25,6 +25,26 @@ def test_start_tables(tiny: Corpus) -> None:
     assert (start("random").codes == WordTable.random(len(tiny.vocabulary), seed=1).codes).all()
     assert (start("bigram").codes != start("random").codes).any()
     assert (start("bigram").codes == start("bigram").codes).all()
+
+
+@pytest.mark.parametrize(("components", "alone"), [(2, 0), (2, 9), (3, 4)])
+def test_a_table_that_is_given_has_the_vectors_that_it_would_have_as_a_start(
+    tiny: Corpus, components: int, alone: int
+) -> None:
+    config = ModelConfig(components=components, alone=alone)
+    start = choose_start(BootstrapConfig(), tiny.split("train"), tiny.vocabulary, config, seed=1)
+    given = start_at(start.table, tiny.split("train"), tiny.vocabulary, seed=1)
+    assert len(given.vectors) == components
+    for found, expected in zip(given.vectors, start.vectors, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)  # sums of float32
+
+
+def test_of_words_that_all_stand_alone_the_vectors_are_the_rows() -> None:
+    words = np.arange(12, dtype=np.float32).reshape(4, 3)
+    table = WordTable.from_counts([1, 5, 3, 2], alone=4)
+    rows, columns = table.vectors_for(words, np.ones(4, np.float32))
+    np.testing.assert_array_equal(rows, words[[1, 2, 3, 0]])
+    assert columns.shape == (0, 3)
 
 
 @pytest.mark.parametrize(("components", "rows", "size"), [(2, 0, 8), (2, 9, 300), (3, 0, 64)])

@@ -81,6 +81,32 @@ def test_sums_leave_the_model_as_it_was_and_refuse_too_much(tiny: Corpus) -> Non
         word_sums(model, tiny.split("valid"), tiny.vocabulary, memory=100.0)
 
 
+def test_the_unknown_word_has_its_share_of_the_words_seen_once(tiny: Corpus) -> None:
+    """Where it is expected, and the text has none."""
+    vocabulary, ids = tiny.vocabulary, tiny.split("train")
+    unknown = vocabulary.unk_id
+    ids = np.where(ids == unknown, vocabulary.eos_id, ids)
+    counts = np.bincount(ids, minlength=len(vocabulary))
+    counts[counts.argsort()[-6:-3]] = 1  # three words, as if they had been seen once
+    rare = counts == 1
+    model = random_lightrnn(V=len(vocabulary))
+    none, some = (
+        word_sums(
+            model,
+            ids,
+            Vocabulary(vocabulary.words, counts + expected * (np.arange(len(counts)) == unknown), vocabulary.rules),
+        )
+        for expected in (0, 2)
+    )
+    assert none.counts[unknown] == 0
+    share = 2 / rare.sum()
+    assert some.counts[unknown] == int(none.counts[rare].sum() * share)
+    for before, after in zip(none.sums, some.sums, strict=True):
+        np.testing.assert_allclose(after[unknown], before[rare].sum(axis=0) * share, rtol=1e-5, atol=1e-5)
+        others = np.arange(len(counts)) != unknown
+        np.testing.assert_array_equal(after[others], before[others])
+
+
 def test_sums_of_a_sample_are_those_of_its_text(tiny: Corpus) -> None:
     model, ids = random_lightrnn(V=len(tiny.vocabulary)), np.tile(tiny.split("train"), 3)
     of_sample = word_sums(model, ids, tiny.vocabulary, sample=STRETCH)

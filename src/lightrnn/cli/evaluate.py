@@ -44,7 +44,10 @@ def evaluate(
         bool, typer.Option("--adapt", help="Measure too what it is worth when it learns from what it has read.")
     ] = False,
     adapt_rate: Annotated[
-        float | None, typer.Option("--adapt-rate", min=0, max=1, help="How far a step of --adapt goes.")
+        float | None,
+        typer.Option(
+            "--adapt-rate", min=0, max=1, help="How far a step of --adapt goes; 0.001, and less above 256 units."
+        ),
     ] = None,
     adapt_decay: Annotated[
         float | None,

@@ -95,7 +95,10 @@ def mix(
         if out is not None:
             save_mix(out, named, weights, force=force)
     if as_json:
-        screen.print_json({"models": rows})
+        finite = [
+            {key: None if key in found and not _is_finite(value) else value for key, value in r.items()} for r in rows
+        ]
+        screen.print_json({"models": finite})
         return
     lines = [[r["model"], f"{r['weight']:.3f}", *(_shown(r[on]) for on in found)] for r in rows]
     screen.out.print(screen.table(None, "model", "weight", *(f"perplexity, {on}" for on in found), rows=lines))
@@ -104,8 +107,12 @@ def mix(
 
 
 def _shown(perplexity: float) -> str:
-    """That of a cache alone is infinite: there are words that it does not hold."""
-    return f"{perplexity:.2f}" if perplexity < 1e9 else "∞"
+    return f"{perplexity:.2f}" if _is_finite(perplexity) else "∞"
+
+
+def _is_finite(perplexity: float) -> bool:
+    """That of a cache alone is not: there are words that it does not hold."""
+    return perplexity < 1e9
 
 
 def _tell_vocabularies(together: Mix, names: list[str]) -> None:

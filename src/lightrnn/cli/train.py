@@ -61,13 +61,22 @@ def train(
         ),
     ] = None,
     add_words: Annotated[
-        bool, typer.Option("--add-words", help="With --init and text: the words that the model lacks become its words.")
+        bool,
+        typer.Option(
+            "--add-words",
+            help="With --init and text: the words of its training part that the model lacks become its words.",
+        ),
     ] = False,
     min_count: Annotated[
         int | None, typer.Option("--min-count", min=1, help="With --add-words: those that come so often at least.")
     ] = None,
     max_words: Annotated[
-        int | None, typer.Option("--max-words", min=3, help="With --add-words: so many in all, the most frequent ones.")
+        int | None,
+        typer.Option(
+            "--max-words",
+            min=3,
+            help="With --add-words: so many in all, those of the model and the most frequent of the others.",
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the stopped run in the model folder.")] = False,
     device: DeviceOption = "auto",

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..container import write_parts
+from ..errors import LightRNNError
 from ..inference.evaluation import perplexity_of
 from ..inference.lm import LM, NGramLM
 from ..inference.mixture import mixed, tune
@@ -17,7 +18,7 @@ from ..inference.network import NetworkLM
 from ..inference.while_reading import while_reading
 from ..models.base import RecurrentModel
 from ..models.checkpoint import load_model
-from ..models.folder import VOCABULARY
+from ..models.folder import METRICS, VOCABULARY
 from ..models.kind import kind_of
 from ..ngram.kneser_ney import estimate
 from ..ngram.packed import packed_bytes
@@ -104,7 +105,9 @@ def network_facts(
     seconds = trained["clock"]["training"]
     words = trained["words"] + trained["position"]["words"]
     before = trained["clock"]["start"]
-    curve, refining = _curve(read_metrics(folder), before)
+    curve, refining = _curve(read_metrics(folder), before), trained["clock"]["refinement"]
+    if not curve:
+        raise LightRNNError(f"{folder / METRICS} holds no validation any more; remove the folder to run it again")
     parameters = dict(model.named_parameters())
     beside = [tensor for name, tensor in model.state_dict().items() if name not in parameters]
     return {
@@ -179,8 +182,8 @@ def _log_probs(lm: LM, corpus: Corpus, split: str, progress: Progress) -> LogPro
     return np.asarray(parts.sum(axis=1, dtype=np.float64), np.float64)
 
 
-def _curve(lines: list[Facts], before: float) -> tuple[list[Facts], float]:
-    """The validations, their seconds with the making of all tables so far, and the seconds of the refinements."""
+def _curve(lines: list[Facts], before: float) -> list[Facts]:
+    """The validations, their seconds with the making of all tables so far."""
     curve, refining = [], 0.0
     for line in lines:
         refining += line.get("refinement_seconds", 0.0)
@@ -189,4 +192,4 @@ def _curve(lines: list[Facts], before: float) -> tuple[list[Facts], float]:
             curve.append(
                 {"seconds": before + refining + line["seconds"], **point, "perplexity": line["valid_perplexity"]}
             )
-    return curve, refining
+    return curve

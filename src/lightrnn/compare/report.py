@@ -20,7 +20,7 @@ def layout_of(grid: Grid) -> Layout:
             network = entry.recipe.model
             rest = replace(entry.recipe, model=replace(network, hidden_size=1, embedding_size=0, alone=0))
             sizes = network.input_size, network.hidden_size, network.alone
-            rows.append(ModelRow(entry.name, network.model, *sizes, rest))
+            rows.append(ModelRow(entry.name, network.model, *sizes, (rest, entry.teacher)))
     return Layout(tuple(entry.name for entry in grid.corpora), tuple(rows), grid.target)
 
 

@@ -38,6 +38,7 @@ FACTS = record(  # of a finished run
         "sha256": digest(),
         "alone": whole(),
         "teacher": text(),
+        "cache": whole(),
         "while_reading": record({}, dict.fromkeys(("adapted", "with_cache", "adapted_with_cache"), PERPLEXITY)),
     },
 )

@@ -22,6 +22,7 @@ from ..text.corpus import SPLITS, Corpus, is_data_folder, prepare
 from ..text.presets import find_preset, find_splits
 from ..training import bootstrap
 from ..training.fitting import fitted
+from ..training.run import load_run
 from ..training.teaching import Teacher
 from .grid import Budget, CorpusEntry, Grid, GridRun, ModelEntry, slug
 from .measuring import Estimated, estimated, machine, network_facts, ngram_facts
@@ -104,7 +105,11 @@ class Comparison:
             begun = Recipe.from_dict(
                 {name: trained[name] for name in recipe.to_dict() if name in trained}, str(folder / CONFIG)
             )
-            if difference := _difference(begun, recipe):
+            teaching, taught = self.grid.teacher_of(run), load_run(folder)[1].get("teacher")
+            difference = _difference(begun, recipe)
+            if (teaching.name if teaching else None) != (Path(taught["path"]).name if taught else None):
+                difference = f"{Path(taught['path']).name if taught else 'nobody'} for its teacher"
+            if difference:
                 raise LightRNNError(
                     f"{folder} was begun with {difference}; give that again, or remove the folder to start afresh"
                 )
@@ -129,6 +134,8 @@ class Comparison:
             return None
         folder = self.work / teaching.name
         if teaching in self.missing() or not folder.exists():
+            with self.claimed(teaching):
+                pass  # nobody is training it
             raise LightRNNError(
                 f"its teacher, {teaching.model.name}, has no trained model in {self.work}; run it first"
                 + (f" (once {self._file(teaching)} is removed)" if self._file(teaching).exists() else "")
@@ -149,6 +156,7 @@ class Comparison:
             "vocabulary_size": len(corpus.vocabulary),
             **self._measured(run, corpus, progress),
             **({"teacher": run.model.teacher} if run.model.teacher else {}),
+            **({"cache": self.grid.cache} if run.recipe else {}),
             "machine": machine(self.device),
             "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
@@ -207,6 +215,8 @@ class Comparison:
             difference = _difference(Recipe.from_dict(facts["recipe"], str(self.results)), recipe)
             if not difference and facts.get("teacher") != model.teacher:
                 difference = f"{facts.get('teacher') or 'nobody'} for its teacher"
+            if not difference and facts.get("cache", self.grid.cache) != self.grid.cache:
+                difference = f"cache = {facts['cache']}, which is {self.grid.cache} now"
         if difference:
             raise LightRNNError(f"{named}, run with {difference}; rename the model, or use another -o")
 

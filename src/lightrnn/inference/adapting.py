@@ -57,13 +57,22 @@ class Adapter:
         self._scales = [size.add_(EASE * mean + 1e-12) for size in sizes]
 
     def read(self, ids: Ids, rate: float, decay: float, progress: Progress = silent) -> Reading:
-        """Score a text, and learn from it as it is read; the weights are what the last text left."""
+        """Score a text, and learn from it as it is read; the weights are what the last text left, and remain so where
+        this one fails."""
+        before = [weight.detach().clone() for weight in self._weights]
+        try:
+            return self._read(ids, rate, decay, progress)
+        except BaseException:
+            self._put_back(before)
+            raise
+
+    def _read(self, ids: Ids, rate: float, decay: float, progress: Progress) -> Reading:
         spelling, log_probs, features = self.model.spelling, [], []
         for segment in self._segments(ids):
             log_probs.append(segment.log_probs.detach().float().cpu().numpy())
             features.append(segment.features.float().cpu().numpy())
             if not isfinite(float(log_probs[-1].sum())):
-                raise LightRNNError(f"the loss became infinite at word {segment.read:,}; lower --adapt-rate")
+                raise LightRNNError(f"the loss became infinite at word {segment.read:,}; lower the rate (--adapt-rate)")
             gradients = self._gradients(segment)
             with torch.no_grad():
                 for weight, gradient, scale, trained in zip(
@@ -73,15 +82,18 @@ class Adapter:
                     weight.lerp_(trained, decay)
             progress("reading", segment.read, len(ids))
         if not all(bool(weight.isfinite().all()) for weight in self._weights):
-            raise LightRNNError("the weights became infinite after the last word; lower --adapt-rate")
+            raise LightRNNError("the weights became infinite after the last word; lower the rate (--adapt-rate)")
         by_code = np.concatenate(features)
         return Reading(spelling.by_word(np.concatenate(log_probs), ids), by_code[spelling.ends(ids)[:-1]])
 
-    @torch.no_grad()
     def reset(self) -> None:
         """The weights as they were trained."""
-        for weight, trained in zip(self._weights, self._trained, strict=True):
-            weight.copy_(trained)
+        self._put_back(self._trained)
+
+    @torch.no_grad()
+    def _put_back(self, kept: list[Tensor]) -> None:
+        for weight, value in zip(self._weights, kept, strict=True):
+            weight.copy_(value)
 
     def _segments(self, ids: Ids) -> Iterator[Segment]:
         """A text, SEGMENT words at a time, each by the weights as they are when it is asked for."""

@@ -68,9 +68,9 @@ def measure(score: Callable[[], NDArray[Any]], ids: Ids, vocabulary: Vocabulary,
     return Evaluation(
         convention=convention,
         tokens=len(ids),
-        nats=-float(parts.sum()),
+        nats=0.0 - float(parts.sum()),
         unknown_tokens=int(unknown.sum()),
-        unknown_nats=-float(log_probs[unknown].sum(dtype=np.float64)),
-        parts=tuple(-float(part) for part in parts),
+        unknown_nats=0.0 - float(log_probs[unknown].sum(dtype=np.float64)),
+        parts=tuple(0.0 - float(part) for part in parts),
         seconds=seconds,
     )

@@ -191,7 +191,7 @@ class LM(ABC):
         if not encoded:
             return np.zeros(0)
         if state is not None:
-            log_probs, _ = self.read_sentences(state, encoded)
+            log_probs, _ = self.read_sentences(_state(state), encoded)
             return np.array([values.sum() for values in log_probs]) / LN10
         values = self.token_log_probs(np.concatenate(encoded), "sentence", batch_size=batch_size)
         starts = np.concatenate([[0], np.cumsum([len(ids) for ids in encoded])[:-1]])
@@ -280,12 +280,17 @@ class LM(ABC):
     ) -> Evaluation:
         """Perplexity of a text, lines of sentences or ids, in the model's own convention unless another is named."""
         ids = self.read_text(text)
+        self.make_ready()
         return measure(
             lambda: self.token_log_probs(ids, convention, batch_size=batch_size, progress=progress),
             ids,
             self.vocabulary,
             convention or self.convention,
         )
+
+    def make_ready(self) -> None:
+        """Make now what the first question would make, so that it is not in what a text takes."""
+        return
 
     def similar(self, word: str, k: int = 10) -> list[tuple[str, float]]:
         """The words whose vectors point most nearly the same way from the mean, with the cosine of the angle."""
@@ -310,6 +315,9 @@ class LM(ABC):
             return self.vocabulary.encode(self.vocabulary.rules.read(text))
         if not isinstance(text, np.ndarray):
             raise LightRNNError(f"text must be a string or an array of ids, got {type(text).__name__}; join its lines")
+        size, is_ids = len(self.vocabulary), text.ndim == 1 and np.issubdtype(text.dtype, np.integer)
+        if not is_ids or (len(text) and not 0 <= text.min() <= text.max() < size):
+            raise LightRNNError(f"ids must be an array of whole numbers from 0 to {size - 1:,}; give words as a string")
         return text
 
     def _ids(self, sentence: str, eos: bool) -> NDArray[np.int32]:
@@ -321,7 +329,7 @@ class LM(ABC):
 
 def _state(state: Any) -> Any:
     """Refuse what is nobody's state."""
-    if state is None or isinstance(state, str | bytes | list):
+    if state is None or isinstance(state, str | bytes | list | dict | int | float):
         raise LightRNNError(
             f"a state, as lm.state(words) gives it, or a context in one string is needed, got {type(state).__name__}"
         )

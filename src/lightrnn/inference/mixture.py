@@ -43,6 +43,10 @@ class Mix(LM):
             *(translation(self.vocabulary, m.vocabulary) for m in members), strict=True
         )
 
+    def make_ready(self) -> None:
+        for member in self.members:
+            member.make_ready()
+
     @property
     def unknown_words(self) -> list[int]:
         """How many words of the mix each model does not know, the unknown word itself left out."""

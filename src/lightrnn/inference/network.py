@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from ..models.reader import Arrays, Reader
 from ..models.tensors import check_finite
 from ..outputs import replace_output
 from ..packed.model import Network, write
+from ..packed.weights import Precision
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..table.word_table import WordTable
 from ..text.rules import Convention
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from .adapting import Adapter
     from .new_words import Wanted
 
-RATE, DECAY = 1e-3, 3e-3  # of `adapt`
+RATE, DECAY = 1e-3, 3e-3  # of `adapt`, for networks of up to WIDTH units
+WIDTH = 256
 FAMILIAR = 3000  # words that a network draws to learn how large its gradients are
 
 
@@ -126,6 +128,9 @@ class NetworkLM(LM):
     @cached_property
     def _predictor(self) -> Predictor:
         return self._make_predictor()
+
+    def make_ready(self) -> None:
+        _ = self._reader
 
     @cached_property
     def _reader(self) -> Reader:
@@ -241,30 +246,42 @@ class NetworkLM(LM):
         """(F,): what the next word is scored by; None where nothing was read, and it has its `unigram` probability."""
         return None if state.last_word is None else self._predictor.features(state.last_word, state.inner)
 
-    def adapt(self, text: str | Ids, *, rate: float = RATE, decay: float = DECAY) -> Evaluation:
+    def adapt(self, text: str | Ids, *, rate: float | None = None, decay: float = DECAY) -> Evaluation:
         """Learn from a text, lines of sentences or ids, read as one stream: see adapting.py. Needs PyTorch.
 
         Returns what it was worth, each word scored before it was learned from. States from before go on to be of use.
-        `reset` undoes it.
+        `reset` undoes it. rate: how far a step goes, 0.001 unless given, and less above 256 units; decay: how far back
+        to what was trained; both from 0 to 1.
         """
+        for name, value in (("rate", rate), ("decay", decay)):
+            if value is not None and not 0 <= value <= 1:
+                raise LightRNNError(f"{name} must be a number from 0 to 1, got {value}")
         ids = self.read_text(text)
         return measure(lambda: self.read_adapting(ids, rate, decay).log_probs, ids, self.vocabulary, "stream")
 
     def reset(self) -> None:
         """Forget what `adapt` learned: the weights are again, bit for bit, what they were. Words that were added stay,
         with the weights that they were given."""
-        if "_adapter" in self.__dict__:
+        if self._has_learned:
             self._adapter.reset()
             self._weights_changed()
             self._make_predictor, self._reads_by_torch, self._loaded = self._before_learning
 
-    def read_adapting(self, ids: Ids, rate: float = RATE, decay: float = DECAY, progress: Progress = silent) -> Reading:
-        """Score a text as one stream, and learn from it on the way."""
+    def read_adapting(
+        self, ids: Ids, rate: float | None = None, decay: float = DECAY, progress: Progress = silent
+    ) -> Reading:
+        """Score a text as one stream, and learn from it on the way. Steps are per weight, and in a wide network more of
+        them come together, so that it takes smaller ones."""
+        rate = RATE * min(1.0, WIDTH / self.config.hidden_size) if rate is None else rate
         adapter = self._adapter
         try:
             return adapter.read(ids, rate, decay, progress)
         finally:
             self._weights_changed()
+
+    @property
+    def _has_learned(self) -> bool:
+        return "_adapter" in self.__dict__
 
     @cached_property
     def _adapter(self) -> "Adapter":
@@ -314,7 +331,7 @@ class NetworkLM(LM):
             return []
         now = self.network()
         placing = place(self, words, progress)
-        learned = "_adapter" in self.__dict__
+        learned = self._has_learned
         self.reset()
         self._become(grow(self.network(), words.vocabulary, placing))
         if learned:
@@ -336,14 +353,20 @@ class NetworkLM(LM):
         arrays.pop("codes", None)
         return Network(self.config, self.vocabulary, arrays, table, self.training)
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
+    def save(self, path: str | Path, *, precision: Precision | None = None, force: bool = False) -> None:
         """Write the model as it is now, added words and adaptation included: a model folder, or where the name
-        ends in .lightrnn a packed file, in int8. If there is a model already, `force` replaces it."""
-        if "_adapter" in self.__dict__:
+        ends in .lightrnn a packed file. If there is a model already, `force` replaces it.
+
+        precision: of a packed file's weights; int8 unless given, and float16 once the model has learned: the steps of
+        `adapt` are mostly smaller than those of int8, and a model that was in int8 would be rounded back.
+        """
+        if precision is not None and precision not in get_args(Precision):
+            raise LightRNNError(f"precision must be {' or '.join(get_args(Precision))}, got {precision!r}")
+        if self._has_learned:
             check_finite({name: tensor.numpy(force=True) for name, tensor in self.model.state_dict().items()})
         if Path(path).suffix == ".lightrnn":
             with replace_output(path, "file", force=force) as stage:
-                stage.write_bytes(write(self.network()))
+                stage.write_bytes(write(self.network(), precision or ("float16" if self._has_learned else "int8")))
             return
         try:
             from ..models.checkpoint import save_model

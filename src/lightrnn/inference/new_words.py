@@ -13,7 +13,8 @@ features lay about these means, and those before u about c, with a variance of v
 
     P(w | f) = t_w P(u | f) exp(δ_w · (f - (c + m_w) / 2))               δ_w = (m_w - c) / v
 
-which is a vector, y_w = y_u + δ_w, and a bias again.
+which is a vector, y_w = y_u + δ_w, and a bias again. The new words then have 1 - t_u of P(u | f) on the mean, not in
+every context, and other words are as likely as they were but for some thousandths.
 """
 
 from collections import Counter

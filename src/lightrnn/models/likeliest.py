@@ -32,5 +32,6 @@ def draw_from(log_probs: NDArray[np.floating], temperature: float, random: np.ra
     """A word drawn from a distribution, log_probs[V] up to a constant; at temperature 0 the likeliest."""
     if temperature == 0:
         return int(np.argmax(log_probs))
-    total = np.exp((log_probs - np.max(log_probs)).astype(np.float64) / temperature).cumsum()
+    with np.errstate(over="ignore"):  # at next to no temperature all but the likeliest are at -inf
+        total = np.exp((log_probs - np.max(log_probs)).astype(np.float64) / temperature).cumsum()
     return min(int(np.searchsorted(total, random.random() * total[-1], side="right")), len(total) - 1)

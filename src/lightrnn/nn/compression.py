@@ -3,6 +3,7 @@
 Shapes: V words, D size of a vector, R rows, C columns.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -72,7 +73,7 @@ def compress(
         raise LightRNNError(f"table must be for the {len(matrix):,} words of the matrix, got {len(table):,}")
     known = table.counts if counts is None else counts_of(counts, len(matrix))
     weights = root_counts(np.ones(len(matrix), np.int64) if known is None else known)
-    vectors = _fitted(matrix, weights, table)
+    vectors = table.vectors_for(matrix, weights, sweeps=SWEEPS)
     layer: LightEmbedding | LightSoftmax
     divergence = None
     if isinstance(trained, nn.Embedding):
@@ -88,7 +89,7 @@ def compress(
     return Compressed(layer, lost, _bytes(trained), _bytes(layer), table_bytes, divergence)
 
 
-def _filled(layer: Layer, vectors: list[NDArray[np.float32]], trained: nn.Embedding | nn.Linear) -> Layer:
+def _filled(layer: Layer, vectors: Sequence[NDArray[np.float32]], trained: nn.Embedding | nn.Linear) -> Layer:
     """With these vectors, where and in the precision in which the trained one is."""
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(np.concatenate(vectors)))
@@ -100,21 +101,8 @@ def _bytes(module: nn.Module) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
 
 
-def _fitted(matrix: NDArray[np.float32], weights: NDArray[np.float32], table: WordTable) -> list[NDArray[np.float32]]:
-    """Of each component, (n_s, D): least squares; a word that stands alone keeps its vector."""
-    from ..table.clustering import table_vectors
-
-    alone, sharing = table.words[: table.alone], table.sharing
-    if not len(sharing):
-        return [matrix[alone], *(matrix[:0] for _ in table.shape[1:])]
-    first, *others = table_vectors(
-        matrix[sharing], weights[sharing], table.shared.codes, table.shared.shape, sweeps=SWEEPS
-    )
-    return [np.concatenate([matrix[alone], first]), *others]
-
-
 def _lost(
-    matrix: NDArray[np.float32], weights: NDArray[np.float32], table: WordTable, vectors: list[NDArray[np.float32]]
+    matrix: NDArray[np.float32], weights: NDArray[np.float32], table: WordTable, vectors: Sequence[NDArray[np.float32]]
 ) -> float:
     left = matrix.astype(np.float64)
     for codes, found in zip(table.codes.T, vectors, strict=True):

@@ -269,6 +269,21 @@ class WordTable:
         shape = (self.shape[0] - self.alone, *self.shape[1:])
         return WordTable(self.codes[self.sharing] - self._first, shape)
 
+    def vectors_for(
+        self, words: NDArray[np.float32], weights: NDArray[np.float32], *, sweeps: int = 0
+    ) -> tuple[NDArray[np.float32], ...]:
+        """Of each component, (n_s, d): vectors whose sum over a word's codes stands for that of the word, words (V, d),
+        each counting with its weight (V,) > 0; see `clustering.table_vectors`. A word that stands alone keeps its own.
+        """
+        from .clustering import table_vectors
+
+        alone, sharing = words[self.words[: self.alone]], self.sharing
+        if not len(sharing):
+            return (alone, *(words[:0] for _ in self.shape[1:]))
+        shared = self.shared
+        first, *others = table_vectors(words[sharing], weights[sharing], shared.codes, shared.shape, sweeps=sweeps)
+        return (np.concatenate([alone, first]), *others)
+
     def with_shared(self, shared: "WordTable") -> "WordTable":
         """The words that share on another table; those that stand alone as they are."""
         codes = self.codes.copy()

@@ -237,9 +237,14 @@ def _vocabulary(
     if not isinstance(given, Vocabulary):
         given = Vocabulary.read(given, rules)
     if add_words:
+        if max_words is not None and max_words <= len(given):
+            raise LightRNNError(
+                f"--max-words counts the {len(given):,} words that are there already, got {max_words:,}; "
+                "give more, or leave it out"
+            )
         order = np.argsort(-counts, kind="stable")
         new = [words[i] for i in order if words[i] not in given and counts[i] >= max(min_count, 1)]
-        new = new[: None if max_words is None else max(max_words - len(given), 0)]
+        new = new[: None if max_words is None else max_words - len(given)]
         given = given.with_words(new, np.zeros(len(new), np.int64))
     known, ids = np.zeros(len(given), np.int64), given.encode(words)
     np.add.at(known, ids, counts)

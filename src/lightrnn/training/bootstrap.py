@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,7 +33,7 @@ from .fitting import Init, fitted, round_budget
 from .following import follow
 from .refinement import carried_over, refine
 from .run import Refined, Run, append_metrics, new_trainer, publish, reopen, save, save_best
-from .starts import Start, choose_start, text_vectors, use_start_vectors
+from .starts import Start, choose_start, start_at, text_vectors, use_start_vectors
 from .teaching import Teacher
 from .tensorboard import Board
 from .trainer import Batch, Validated
@@ -116,13 +117,15 @@ def begin(
         corpus = corpus.with_counts(expected_counts(vocabulary, recipe.training.unk_rate))
     else:
         corpus = corpus.with_counts(expected_counts(corpus.vocabulary, recipe.training.unk_rate))
-        if start is None:
-            with clock.on("start"):
-                watched, text = corpus.watching(progress), corpus.split("train")
+        watched, text, has_table = corpus.watching(progress), corpus.split("train"), kind_of(recipe.model).has_table
+        with clock.on("start"):
+            if start is None:
                 start = choose_start(recipe.bootstrap, text, corpus.vocabulary, recipe.model, seed, watched)
+            elif start.vectors is None and has_table and recipe.bootstrap.uses_start_vectors:
+                start = start_at(start.table, text, corpus.vocabulary, seed, watched)
         model = build(recipe.model, corpus.vocabulary, start.table if start else None, seed)
         model.reset(recipe.training.weight_init, recipe.bootstrap.forget_bias)
-        if start and start.vectors and kind_of(recipe.model).has_table:
+        if start and start.vectors and has_table:
             use_start_vectors(cast(LightRNN, model), start, corpus.vocabulary.counts, recipe.training.weight_init)
         if recipe.bootstrap.bigram_vectors and "bigram_vectors" in kind_of(recipe.model).settings:
             with clock.on("start"):
@@ -130,6 +133,9 @@ def begin(
     budget, on_device = round_budget(recipe, 0, clock.total), model.to(device or choose_device())
     trainer = new_trainer(on_device, recipe, budget, corpus, clock, teacher)
     run = Run(recipe, corpus, folder, trainer, clock, teacher=teacher)
+    if init is not None:
+        found = evaluate(on_device.eval(), trainer.valid, corpus.vocabulary, progress=progress).perplexity
+        run.best_perplexity = found if isfinite(found) else None
     save_best(run)
     (folder / METRICS).touch()
     save(run)
@@ -213,7 +219,12 @@ def _refine(run: Run, progress: Progress) -> Refined:
     with run.clock.on("training"):
         model = carried_over(trained, found.table, vocabulary.counts).eval()
         after = evaluate(model, valid, vocabulary).perplexity
-        if REFINEMENTS[config.refine].restarts:
-            model.reset(run.recipe.training.weight_init, config.forget_bias)
+    if REFINEMENTS[config.refine].restarts:
+        scale = run.recipe.training.weight_init
+        model.reset(scale, config.forget_bias)
+        if config.uses_start_vectors:
+            with run.clock.on("refinement"):
+                start = start_at(found.table, run.corpus.split("train"), vocabulary, seed, watched)
+                use_start_vectors(model, start, vocabulary.counts, scale)
     run.next_round(model)
     return Refined(found, before, after, found.seconds / run.clock.training)

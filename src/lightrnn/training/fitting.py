@@ -119,7 +119,7 @@ def _refuse_idle(chosen: Mapping[str, Any], recipe: Recipe, origin: str) -> None
     refine = f"--refine {bootstrap.refine}"
     in_the_way = {
         "start": origin,
-        "start_vectors": origin or "--start random" * (bootstrap.start == "random"),
+        "start_vectors": weights or "--start random" * (bootstrap.start == "random"),
         "bigram_vectors": weights,
         "forget_bias": weights or f"--cell {recipe.model.cell}" * (CELLS[recipe.model.cell].forget_gate is None),
         "weight_init": weights,

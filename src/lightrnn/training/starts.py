@@ -17,7 +17,7 @@ from ..models.lightrnn import LightRNN
 from ..nn.starts import fill_biases, fill_rest, fill_vectors, fill_word_biases, shares
 from ..runtime import Progress, silent
 from ..table.bigrams import bigram_vectors
-from ..table.clustering import refuse_clustering_beyond_memory
+from ..table.clustering import refuse_clustering_beyond_memory, root_counts
 from ..table.shapes import words_alone
 from ..table.word_table import WordTable
 from ..text.spelling import Ids
@@ -29,7 +29,8 @@ from .neighbours import shared_neighbour_counts
 class Start:
     """A table, and of each component vectors (n_s, d) for its values, if there are any.
 
-    Give one to `train` to begin with a table of your own; `choose_start` makes the one that it would begin with.
+    Give one to `train` to begin with a table of your own, for which it finds vectors if it is to have some and has
+    none; `choose_start` makes the one that it would begin with.
     """
 
     table: WordTable
@@ -62,7 +63,13 @@ def choose_start(
     vectors = text_vectors(ids, vocabulary, seed, progress)
     way = config.clustering
     table = WordTable.clustered(vectors, counts, alone, shared_shape, way=way, seed=seed, progress=progress)
-    return Start(table, table.vectors if config.start_vectors else None)
+    return Start(table, table.vectors if config.uses_start_vectors else None)
+
+
+def start_at(table: WordTable, ids: Ids, vocabulary: Vocabulary, seed: int, progress: Progress = silent) -> Start:
+    """A table that was made otherwise, with vectors for it that stand for the bigram vectors of the words."""
+    vectors = text_vectors(ids, vocabulary, seed, progress)
+    return Start(table, table.vectors_for(vectors, root_counts(vocabulary.counts)))
 
 
 def text_vectors(ids: Ids, vocabulary: Vocabulary, seed: int, progress: Progress = silent) -> NDArray[np.float32]:

@@ -56,8 +56,8 @@ def word_sums(
     memory: float = MEMORY,
     progress: Progress = silent,
 ) -> WordSums:
-    """One pass over a text as training reads it, or over a sample of so many of its words, dropout off; sums for the
-    first `components` (default: all).
+    """One pass over a text in windows as in training, or over a sample of so many of its words, dropout off; sums for
+    the first `components` (default: all).
 
     A matching needs no more than scores, so for one these are summed where they are narrower than the states. Sums are
     kept in double precision where the memory allows, for the sake of very frequent words, else in single. Where several
@@ -120,7 +120,18 @@ def word_sums(
     model.train(was_training)
     for total in (counts, *sums):
         processes.add_up(total)
+    _fill_in_unknown([counts, *sums], vocabulary, number)
     return WordSums(counts.cpu().numpy(), tuple(total.float().cpu().numpy() for total in sums), is_scores)
+
+
+def _fill_in_unknown(totals: list[Tensor], vocabulary: Vocabulary, number: NDArray[np.int64]) -> None:
+    """Where training reads words seen once as unknown (text/rare.py), which the text itself does not have, the unknown
+    word has its expected share of their counts and sums."""
+    unknown, expected = int(number[vocabulary.unk_id]), int(vocabulary.counts[vocabulary.unk_id])
+    rare = torch.from_numpy(number[(vocabulary.counts == 1) & (number >= 0)]).to(totals[0].device)
+    if unknown >= 0 and expected and not totals[0][unknown] and len(rare):
+        for total in totals:
+            total[unknown] = total[rare].sum(dim=0) * expected / len(rare)
 
 
 def _shared_vectors(model: LightRNN, component: int) -> Tensor:
