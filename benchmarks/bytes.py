@@ -28,9 +28,9 @@ import numpy as np
 
 import lightrnn
 from corpora import corpus_folder
+from lightrnn.plot import Plot
 from lightrnn.text.corpus import Corpus, prepare
 from lightrnn.text.presets import PRESETS
-from lightrnn.training.figures import Plot
 
 PRESET = {"wikitext-2": "wikitext", "ptb": "ptb"}  # of a corpus whose unknown words are <unk> in its text already
 ORDERS = (5, 4, 3, 2)

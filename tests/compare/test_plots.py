@@ -8,7 +8,7 @@ import pytest
 from lightrnn.compare import plots
 from lightrnn.compare.grid import slug
 from lightrnn.compare.tables import Layout, ModelRow
-from lightrnn.training.figures import Plot
+from lightrnn.plot import Plot
 
 POINTS = {"a": (100.0, 90.0), "b": (300.0, 95.0), "c": (310.0, 70.0), "d": (305.0, 80.0), "e": (900.0, 60.0)}
 ALONE: tuple[int | str, ...] = (10, 20, 40, 80, "auto")

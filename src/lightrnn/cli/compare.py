@@ -85,7 +85,7 @@ def compare(
     from ..compare.report import layout_of, write_report
     from ..compare.runs import Comparison
     from ..compare.tables import overview
-    from ..training.figures import check_matplotlib
+    from ..plot import check_matplotlib
 
     if plot:
         check_matplotlib()

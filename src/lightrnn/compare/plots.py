@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ..models.sizes import human_bytes, human_count
+from ..plot import Plot
 from ..registry import KINDS
-from ..training.figures import Plot
 from .tables import ALONE, PACKED, PARAMETERS, TEST, VALID, Column, Facts, Layout, ModelRow, family_name, mean, of
 
 Found = Mapping[str, list[Facts]]  # the finished runs of each model
