@@ -31,14 +31,14 @@ class Plot:
             self.axes.axvline(epoch, color="grey", linestyle=":", label="table refined" if index == 0 else None)
 
     def save(self, path: Path) -> Path:
-        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
         if self.axes.get_yscale() == "log":
+            low, high = self.axes.get_ylim()
+            round_numbers = MaxNLocator(7, steps=[1, 2, 2.5, 5, 10])
+            self.axes.yaxis.set_major_locator(round_numbers if high < 10 * low else LogLocator(subs=(1, 2, 5)))
             self.axes.yaxis.set_major_formatter(ScalarFormatter())
-            self.axes.yaxis.set_minor_formatter(ScalarFormatter())
-            if len(self.axes.get_yticks(minor=True)) > 12:
-                self.axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                self.axes.yaxis.set_minor_formatter(NullFormatter())
+            self.axes.yaxis.set_minor_locator(NullLocator())
         if len(self.axes.get_legend_handles_labels()[1]) > BESIDE:
             self.figure.set_figwidth(9.5)
             self.axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)

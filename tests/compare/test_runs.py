@@ -506,7 +506,7 @@ def test_bad_command_lines(whole: Comparison, tiny: Corpus, tmp_path: Path, call
 def test_plots_ask_for_the_extra_only_when_wanted(
     whole: Comparison, tiny: Corpus, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("lightrnn.training.figures", "lightrnn.cli.compare"):
+    for module in ("lightrnn.plot", "lightrnn.cli.compare"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
     arguments = ("compare", grid_file(tmp_path, tiny), "-o", "results", "--tables-only")
     assert "lightrnn[plots]" in refused(call(*arguments, "--plots"))
