@@ -142,8 +142,8 @@ def test_a_run_holds_what_the_models_themselves_say(
     assert light["refinement_seconds"] > 0 == hsm["refinement_seconds"]
     total = light["training_seconds"] + light["start_table_seconds"] + light["refinement_seconds"]
     assert light["refinement_share"] == pytest.approx(light["refinement_seconds"] / total)
-    # seconds between the last validation and the end
-    assert light["curve"][-1]["seconds"] == pytest.approx(total, abs=0.1)
+    # the curve's clock counts both tables, and stops before the run's, which saves the model
+    assert light["start_table_seconds"] + light["refinement_seconds"] < light["curve"][-1]["seconds"] < total + 0.001
     assert light["machine"]["threads"] == 1
 
 
