@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from corpora import corpus_folder
-from lightrnn.inference.lm import NGramLM
+from lightrnn.inference.ngrams import NGramLM
 from lightrnn.ngram.arpa import read_arpa, write_arpa
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.ngram.packed import read_packed, write_packed

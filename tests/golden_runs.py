@@ -34,7 +34,7 @@ NETWORKS: dict[str, tuple[str, ...]] = {
     "matching": ("--start", "random", "--refine", "matching", "--rounds", "2"),
     "exact": ("--start", "random", "--refine", "matching", "--solver", "exact", "--optimizer", "sgd"),
     "cluster": ("--start", "bigram", "--refine", "cluster", "--rounds", "1"),
-    "three-components": ("--components", "3", "--layers", "2", "--refine", "cluster"),
+    "three-components": ("--components", "3", "--layers", "2"),
     "tall": ("--rows", "300", "--embedding-size", "6", "--no-output-bias"),
     "gru": ("--cell", "gru"),
     "rnn-tanh": ("--cell", "rnn-tanh"),
@@ -52,9 +52,10 @@ LINES = "it was a dark night .\nshe looked at him , and said nothing\n\nzyzzyva\
 def machine() -> dict[str, str]:
     """What the last bits of a figure depend on."""
     cpu = Path("/proc/cpuinfo")
-    listed = cpu.read_text(encoding="utf-8").splitlines() if cpu.exists() else []
+    listed = cpu.read_text(encoding="utf-8").split("\n\n")[0].splitlines() if cpu.exists() else []
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in listed)}
     return {
-        "cpu": next((line.split(":", 1)[1].strip() for line in listed if line.startswith("model name")), "unknown"),
+        "cpu": ", ".join(told.get(name, "?") for name in ("model name", "cpu family", "model", "stepping")),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "system": platform.system(),
         "torch": torch.__version__,

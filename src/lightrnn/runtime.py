@@ -14,6 +14,7 @@ from .processes import local_rank
 if TYPE_CHECKING:
     import torch
 
+MOST_TRACKS = 65536
 BATCH_SIZE = 64  # tracks or sentences that are scored side by side, unless told otherwise
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

@@ -12,9 +12,12 @@ import torch
 from helpers import EXTENSIONS, FLOAT32, Call
 from lightrnn import load
 from lightrnn.errors import LightRNNError
+from lightrnn.models.lightrnn import LightRNN
 from lightrnn.registry import CELLS, KINDS, REFINEMENTS, SOLVERS
+from lightrnn.table.word_table import WordTable
 from lightrnn.text.corpus import Corpus
 from lightrnn.text.vocabulary import frequency_ranks
+from lightrnn.training.refinement import NextTable, Refinement
 
 FAST = (
     "--recipe",
@@ -73,6 +76,29 @@ def test_one_module_is_all_it_takes(added: str, tiny: Corpus, call: Call) -> Non
     assert by_step == pytest.approx(lm.score("w1 w2", eos=False), rel=1e-4)  # the cell's step is its module's
     if added == "frequency":
         np.testing.assert_array_equal(lm.model.table.places, frequency_ranks(lm.vocabulary.counts))
+
+
+@pytest.mark.parametrize("added", ["frequency_refinement"], indirect=True)
+def test_a_refinement_moves_words_that_share(added: str, tiny: Corpus, call: Call) -> None:
+    options = ("--start", "bigram", "--refine", added, "--alone", "5", "--tied")
+    assert call("train", tiny.path, "-o", "model", *FAST, *options).code == 0
+    lm = load("model")
+    table, counts = lm.model.table, lm.vocabulary.counts
+    np.testing.assert_array_equal(table.shared.places, frequency_ranks(counts[table.sharing]))
+    assert counts[table.codes[:, 1] < 0].min() >= counts[table.sharing].max()
+
+
+def test_a_refinement_that_moves_others_is_refused(tiny: Corpus, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def anywhere(model: LightRNN, *asked: object) -> NextTable:
+        return NextTable(WordTable.random(len(model.table), 2, seed=3))
+
+    REFINEMENTS.add("anywhere", Refinement(anywhere, restarts=True))
+    try:
+        failed = call("train", tiny.path, "-o", "model", *FAST, "--refine", "anywhere", "--alone", "5", "--tied")
+    finally:
+        REFINEMENTS.remove("anywhere")
+    assert failed.code == 2
+    assert "make it by model.table.with_shared" in failed.err
 
 
 def test_names_are_taken_once_and_unknown_ones_are_told() -> None:

@@ -285,7 +285,9 @@ def test_a_cache_that_cannot_be_is_refused_before_the_text_is_read(
     fail: Callable[..., str], tiny: Corpus, models: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NetworkLM, "token_log_probs", None)
-    assert "a cache needs a size from 1 to 100,000" in fail("evaluate", models[0], tiny.path, "--cache", 200_000)
+    assert "the size of a cache must be a whole number from 1 to 100,000" in fail(
+        "evaluate", models[0], tiny.path, "--cache", 200_000
+    )
 
 
 def test_a_mix_with_a_cache_is_a_model(run: Callable[..., str], tiny: Corpus, models: list[Path]) -> None:
@@ -302,9 +304,9 @@ def test_a_mix_with_a_cache_is_a_model(run: Callable[..., str], tiny: Corpus, mo
 @pytest.mark.parametrize(
     ("named", "reason"),
     [
-        (("MODEL", "cache:0"), "size from 1"),
+        (("MODEL", "cache:0"), "size of a cache must be a whole number from 1"),
         (("MODEL", "cache:many"), "cache:SIZE"),
-        (("MODEL", "cache:5:0"), "flatness above 0"),
+        (("MODEL", "cache:5:0"), "flatness of a cache must be a number from 1e-06"),
         (("cache:5", "MODEL"), "before it"),
         (("kn.arpa", "cache:5"), "needs a network"),
     ],
@@ -340,7 +342,7 @@ def test_what_adapting_and_a_cache_are_worth_is_told_beside_the_plain_figure(
         (("--adapt-rate", "0.1"), "without --adapt"),
         (("--tune", "DATA"), "without --cache"),
         (("--adapt", "--convention", "sentence"), "one stream"),
-        (("--cache", "1000000"), "size from 1"),
+        (("--cache", "1000000"), "the size of a cache must be a whole number from 1 to 100,000"),
     ],
 )
 def test_adaptations_that_cannot_be(
@@ -355,3 +357,12 @@ def test_a_cache_for_a_text_needs_another_one_and_a_network(call: Call, tiny: Co
     assert "--tune" in refused(call("evaluate", models[0], text, "--cache", "5"))
     assert call("ngram", tiny.path, "-o", "kn.arpa", "--order", "2").code == 0
     assert "single network" in refused(call("evaluate", "kn.arpa", text, "--cache", "5"))
+    assert "can learn" in refused(call("evaluate", "kn.arpa", text, "--adapt"))
+
+
+def test_a_mix_is_evaluated_as_its_network_learns(run: Callable[..., str], tiny: Corpus, models: list[Path]) -> None:
+    run("mix", models[0], "cache:40", "--tune", tiny.path, "-o", "mixed")
+    facts = json.loads(run("evaluate", "mixed", tiny.path, "--adapt", "--json"))
+    lm = lightrnn.load("mixed")
+    assert facts["adapted"]["perplexity"] == pytest.approx(lm.adapt(tiny.split("test")).perplexity, rel=1e-6)
+    assert facts["adapted"]["perplexity"] != pytest.approx(facts["perplexity"], rel=1e-3)

@@ -59,6 +59,7 @@ BAD = [
     ),
     ({"model": [{"name": "A", "teacher_share": 0.2}]}, "model 'A': teacher_share changes nothing without a teacher"),
     ({"cache": 0}, "cache must be a whole number above 0, got 0"),
+    ({"cache": 200_000}, "cache must be at most 100,000, got 200,000"),
     ({"adapt": 1}, "adapt must be true or false, got 1"),
     ({"model": [{}]}, r"\[\[model\]\] number 1 needs a name"),
     ({"shared": {"seed": 1}}, r"\[shared\]: seed is the whole grid's"),

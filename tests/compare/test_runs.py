@@ -25,9 +25,10 @@ from lightrnn.compare.runs import Comparison
 from lightrnn.config import Recipe
 from lightrnn.errors import LightRNNError
 from lightrnn.inference import network
-from lightrnn.inference.lm import LM, NGramLM
+from lightrnn.inference.lm import LM
 from lightrnn.inference.loading import load
 from lightrnn.inference.mixture import Mix
+from lightrnn.inference.ngrams import NGramLM
 from lightrnn.models.kind import Size, kind_of
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.outputs import InUse
@@ -184,10 +185,19 @@ def test_networks_that_learn_as_they_read_and_from_others(
     assert "| test, cache | test, adapted | test, adapted, cache |" in header
     models[2]["teacher"] = "HSM"
     with pytest.raises(LightRNNError, match="tiny, small, run with large for its teacher; rename the model"):
-        Comparison(grid_for(tiny, model=models, mix=False, cache=30), comparison.results, comparison.work)
+        Comparison(grid_for(tiny, model=models, mix=False, adapt=True, cache=30), comparison.results, comparison.work)
     models[2]["teacher"] = "large"
-    with pytest.raises(LightRNNError, match="run with cache = 30, which is 40 now; rename the model"):
-        Comparison(grid_for(tiny, model=models, mix=False, cache=40), comparison.results, comparison.work)
+    ngram = {"name": "KN", "kind": "ngram"}
+    for other, told in (
+        ({"adapt": True, "cache": 40}, "cache = 30, which is 40 now"),
+        ({"adapt": False, "cache": 30}, "adapt = true, which is another now"),
+        (
+            {"adapt": True, "cache": 30, "mix": True, "model": [*models, ngram]},
+            "mix = false, which is another now",
+        ),
+    ):
+        with pytest.raises(LightRNNError, match=f"run with {told}; rename the model"):
+            Comparison(grid_for(tiny, **{"model": models, "mix": False, **other}), comparison.results, comparison.work)
 
 
 def test_a_student_goes_on_with_its_teacher_or_waits_for_it(tiny: Corpus, tmp_path: Path) -> None:
@@ -388,7 +398,7 @@ def test_a_stop_where_there_is_nothing_to_save(
     result = call("compare", grid_file(tmp_path, tiny), "-o", "results", "--model", "KN-3")
     signal.signal(signal.SIGINT, on_interrupt)
     assert result.code == code
-    assert result.err.splitlines() == ["run 1 of 3: tiny, KN-3", "stopped; go on with the same command"]
+    assert result.err.splitlines() == ["run 1 of 1: tiny, KN-3", "stopped; go on with the same command"]
 
 
 def test_text_in_the_folder_of_corpora_is_prepared_once(

@@ -13,7 +13,9 @@ from lightrnn.training.refinement import NextTable, Refinement
 def by_frequency(
     model: LightRNN, ids: Ids, vocabulary: Vocabulary, config: BootstrapConfig, seed: int, progress: Progress, /
 ) -> NextTable:
-    return NextTable(WordTable.from_places(frequency_ranks(vocabulary.counts), model.shape))
+    old = model.table  # words that stand alone stay as they are
+    ranks = frequency_ranks(vocabulary.counts[old.sharing])
+    return NextTable(old.with_shared(WordTable.from_places(ranks, old.shared.shape)))
 
 
 REFINEMENTS.add("frequency", Refinement(by_frequency, restarts=True))

@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import FLOAT32, lm_of, random_lightrnn, vocabulary_of
+from helpers import FLOAT32, lm_of, random_lightrnn, stream, vocabulary_of
 from lightrnn import load
 from lightrnn.config import ModelConfig
 from lightrnn.errors import LightRNNError
 from lightrnn.inference import network
 from lightrnn.inference.adapting import EASE, SEGMENT, Adapter
+from lightrnn.inference.cache import CacheLM
+from lightrnn.inference.mixture import Mix
 from lightrnn.inference.network import NetworkLM
+from lightrnn.inference.ngrams import NGramLM
 from lightrnn.models.kind import build
+from lightrnn.ngram.kneser_ney import estimate
 
 V = 23
 
@@ -117,6 +121,84 @@ def test_opponents_adapt_too(kind: str) -> None:
     assert lm.evaluate(text).perplexity == static
 
 
+def mix_of(lm: NetworkLM) -> Mix:
+    """With a cache of it, named before it, and with an n-gram model that has words of its own."""
+    vocabulary = vocabulary_of(V + 4)
+    sentences = [("w1", "w2", "w22"), ("w2", "w1", "w4")] * 9
+    ngram = estimate(stream(sentences, vocabulary), vocabulary, 2)
+    return Mix([NGramLM(ngram), CacheLM(lm, 30, 4.0), lm], [1, 2, 3])
+
+
+def test_a_mix_learns_by_its_networks() -> None:
+    """What it gives is the weighted sum of what its members give, of which each was asked by itself."""
+    lm, text = lm_of(V=V, alone=4), np.tile(text_of(50, 1), 4)
+    mix = mix_of(lm)
+    words, shares = zip(*(mix.translated(m, text) for m in range(3)), strict=True)
+    of_ngram = mix.members[0].token_log_probs(words[0])[:, 0]
+    reading = lm.read_adapting(words[2], 3e-3, 1e-3)
+    of_cache = CacheLM(lm, 30, 4.0).recalled(reading, words[1], [4.0])[:, 0]
+    lm.reset()
+    static = mix.token_log_probs(text)
+    members = [of_ngram + shares[0], of_cache + shares[1], reading.log_probs.sum(axis=1) + shares[2]]
+    expected = np.log(sum(weight / 6 * np.exp(logs) for weight, logs in zip((1, 2, 3), members, strict=True)))
+    assert mix.adapt(text, rate=3e-3, decay=1e-3).nats == pytest.approx(-expected.sum(), rel=1e-6)
+    assert not np.array_equal(mix.token_log_probs(text), static)
+    mix.reset()
+    np.testing.assert_array_equal(mix.token_log_probs(text), static)
+
+
+def test_a_mix_sees_nothing_ahead() -> None:
+    mix, one, other = mix_of(lm_of(V=V, alone=4)), text_of(200, 1), text_of(200, 2)
+    whole = mix.read_adapting(one, 1e-2).log_probs
+    for cut in (1, SEGMENT, 133):
+        mix.reset()
+        changed = mix.read_adapting(np.concatenate([one[:cut], other[cut:]]), 1e-2).log_probs
+        np.testing.assert_array_equal(changed[:cut], whole[:cut])
+        assert (changed[cut:] != whole[cut:]).any()
+
+
+def test_a_mix_in_which_a_network_would_read_twice_does_not_learn() -> None:
+    lm, text = lm_of(V=V, alone=4), text_of(60, 1)
+    before = lm.token_log_probs(text)
+    recent, inner = CacheLM(lm, 30), Mix([lm], [1])
+    for members, told in (
+        ([lm, lm], "got one twice"),
+        ([inner, lm], "got one twice"),
+        ([inner, recent], "caches beside their networks"),
+        ([lm, Mix([recent], [1])], "caches beside their networks"),
+    ):
+        with pytest.raises(LightRNNError, match=told):
+            Mix(members, [1, 1]).adapt(text)
+        np.testing.assert_array_equal(lm.token_log_probs(text), before)
+
+
+def test_a_mix_that_fails_has_learned_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other, text = lm_of(V=V, seed=1), lm_of(V=V, seed=2), text_of(60, 1)
+    mix = Mix([one, other], [1, 1])
+    mix.adapt(text)
+    before = mix.token_log_probs(text)
+
+    def fails(*asked: object) -> None:
+        raise LightRNNError("by design")
+
+    monkeypatch.setattr(other._adapter, "read", fails)
+    with pytest.raises(LightRNNError, match="by design"):
+        mix.adapt(text)
+    np.testing.assert_array_equal(mix.token_log_probs(text), before)
+
+
+def test_what_cannot_learn_says_so() -> None:
+    ngram = mix_of(lm_of(V=V)).members[0]
+    for model in (ngram, Mix([ngram, ngram], [1, 1])):
+        with pytest.raises(LightRNNError, match="cannot learn from what it reads; use one of lightrnn train"):
+            model.adapt("w1 w2")
+        model.reset()  # of what was never learned
+        with pytest.raises(LightRNNError, match="only a LightRNN by itself takes in words"):
+            model.add_words(["new"])
+        with pytest.raises(LightRNNError, match="only a network can be saved"):
+            model.save("anywhere")
+
+
 @pytest.mark.parametrize("words", [400, 5])  # in the middle of a text, and by its last step
 def test_a_text_that_cannot_be_learned_from_leaves_what_was_learned_before(words: int) -> None:
     lm, text = lm_of(), text_of(60, 1)
@@ -165,6 +247,8 @@ def test_a_packed_model_forgets_to_the_last_bit(tmp_path: Path) -> None:
     assert not np.array_equal(lm.token_log_probs(text), before)
     lm.reset()
     np.testing.assert_array_equal(lm.token_log_probs(text), before)
+    lm.save(tmp_path / "again.lightrnn")  # in int8, as it was
+    assert (tmp_path / "again.lightrnn").read_bytes() == (tmp_path / "m.lightrnn").read_bytes()
 
 
 def test_a_text_has_the_lines_that_a_file_would_have() -> None:

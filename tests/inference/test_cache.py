@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import FLOAT32, lm_of
+from helpers import FLOAT32, lm_of, vocabulary_of
+from lightrnn.config import ModelConfig
 from lightrnn.errors import LightRNNError
 from lightrnn.inference import cache
 from lightrnn.inference.cache import BLOCK, CacheLM, recall
@@ -15,6 +16,8 @@ from lightrnn.inference.features import token_features
 from lightrnn.inference.mixture import Mix, tune
 from lightrnn.inference.network import NetworkLM
 from lightrnn.inference.tuning import FLATNESSES, tuned_cache
+from lightrnn.models.kind import build
+from lightrnn.text.rules import Convention
 
 CACHED = [{}, {"alone": 5}, {"tied": True, "alone": 4, "head": 2}, {"K": 3, "V": 30}, {"layers": 2, "cell": "gru"}]
 
@@ -65,6 +68,20 @@ def test_a_text_as_a_whole_and_word_by_word(shape: dict[str, object], convention
         assert exp(at_once[place]) == pytest.approx(distribution[word], rel=1e-4, abs=1e-7)
         if convention == "sentence" and word == lm.vocabulary.eos_id:
             state = recent.begin_state()
+
+
+@pytest.mark.parametrize("shape", [*CACHED, {"kind": "hsm"}], ids=str)
+@pytest.mark.parametrize("convention", ["stream", "sentence"])
+def test_one_pass_gives_scores_and_features(shape: dict[str, object], convention: Convention) -> None:
+    if shape.get("kind"):
+        vocabulary = vocabulary_of(23)
+        lm = NetworkLM(build(ModelConfig(model="hsm", hidden_size=6), vocabulary, None, 1).eval(), vocabulary)
+    else:
+        lm = lm_of(**{"V": 23, **shape})  # type: ignore[arg-type]
+    ids = text_of(90, len(lm.vocabulary))
+    reading = lm.read(ids, convention)
+    np.testing.assert_allclose(reading.log_probs, lm.token_log_probs(ids, convention), atol=FLOAT32)
+    np.testing.assert_allclose(reading.features, lm.token_features(ids, convention), atol=FLOAT32)
 
 
 @pytest.mark.parametrize("shape", [{"alone": 5}, {"tied": True, "layers": 2}], ids=str)
@@ -123,11 +140,11 @@ def test_tuning_finds_the_flatness_and_a_repeating_text_is_worth_a_cache() -> No
     phrase = text_of(60, 200)
     ids = np.tile(phrase, 12)
     others = lm.token_log_probs(ids).sum(axis=1)[:, None].astype(np.float64)
-    features = lm.token_features(ids)
-    recent = tuned_cache(CacheLM(lm, 100), features, ids, others)
+    reading = lm.read(ids)
+    recent = tuned_cache(CacheLM(lm, 100), reading, ids, others)
 
     def likelihood(flatness: float) -> float:
-        columns = np.column_stack([others, CacheLM(lm, 100, flatness).recalled(features, ids, [flatness])])
+        columns = np.column_stack([others, CacheLM(lm, 100, flatness).recalled(reading, ids, [flatness])])
         return float(np.log(np.exp(columns) @ tune(columns)).mean())
 
     assert all(likelihood(recent.flatness) >= likelihood(flatness) for flatness in FLATNESSES[::3])
@@ -136,14 +153,25 @@ def test_tuning_finds_the_flatness_and_a_repeating_text_is_worth_a_cache() -> No
 
 def test_a_cache_that_makes_no_sense_is_refused() -> None:
     for size, flatness in ((0, 1.0), (10**9, 1.0), (5, 0.0), (5, float("nan"))):
-        with pytest.raises(LightRNNError, match="a cache needs a size"):
+        with pytest.raises(LightRNNError, match="of a cache must be a"):
             CacheLM(lm_of(), size, flatness)
 
 
-def test_without_any_context_words_have_their_share_of_the_text() -> None:
+def test_an_empty_cache_says_what_its_network_says() -> None:
     lm = lm_of()
     recent = CacheLM(lm, 10)
     for state in (recent.empty_state(), recent.begin_state()):
-        np.testing.assert_array_equal(recent.next_log_probs(state), lm.unigram)
-        assert recent.read_word(state, 4)[0] == lm.unigram[4]
-    assert isinstance(recent.network, NetworkLM)
+        np.testing.assert_array_equal(recent.next_log_probs(state), lm.next_log_probs(state.inner))
+        assert recent.read_word(state, 4)[0] == lm.read_word(state.inner, 4)[0]
+
+
+def test_a_cache_speaks_up_as_it_fills_and_a_full_one_alone() -> None:
+    """The share that is its own is log(1 + n / 10) of log(1 + SIZE / 10)."""
+    lm, ids = lm_of(V=40), np.full(60, 7, np.int32)
+    recent, reading = CacheLM(lm, 50), lm.read(ids)
+    found = np.exp(recent.recalled(reading, ids, [4.0])[:, 0])
+    own = np.exp(reading.log_probs.sum(axis=1))
+    for n in range(60):
+        share = min(log(1 + n / 10) / log(6), 1)
+        assert found[n] == pytest.approx(share + (1 - share) * own[n], rel=1e-6)  # all that is in it is this word
+    assert found[50] == 1

@@ -9,7 +9,8 @@ import pytest
 import lightrnn
 from helpers import FLOAT32, lm_of, made_up_sentences, vocabulary_with
 from lightrnn import LightRNNError, Mix, decoders, estimate
-from lightrnn.inference.lm import LM, NGramLM
+from lightrnn.inference.lm import LM
+from lightrnn.inference.ngrams import NGramLM
 
 KINDS = [
     {"V": 25},

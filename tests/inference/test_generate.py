@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import FLOAT32, lm_of
+from lightrnn.inference.cache import CacheLM
 from lightrnn.inference.generate import beam_search, sample
 from lightrnn.inference.lm import LM
 from lightrnn.inference.network import NetworkLM
@@ -97,6 +98,15 @@ def test_the_unknown_word_is_left_out_unless_asked_for() -> None:
     assert word in list(itertools.islice(lm.generate("w1", seed=1, unk=True), 50))
     best, _ = beam_search(lm, lm.begin_state(), 3, 4, never=unknown)[0]
     assert unknown not in best
+
+
+def test_a_cache_that_knows_the_unknown_word_only_ends_its_sentence() -> None:
+    lm = lm_of(V=9)
+    recent = CacheLM(lm, 5)
+    state = recent.begin_state()
+    for _ in range(5):
+        state = recent.read_word(state, lm.vocabulary.unk_id)[1]
+    assert next(recent.generate(state)) == lm.vocabulary.words[lm.vocabulary.eos_id]
 
 
 def test_what_is_drawn_in_place_of_the_unknown_word_follows_the_distribution() -> None:

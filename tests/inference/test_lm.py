@@ -1,9 +1,11 @@
 """Use of a model: scores, states, next words, text. Against the NumPy oracle and against each other."""
 
+import re
 from collections.abc import Callable
 from itertools import islice
 from math import log, log10, nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from lightrnn import Corpus, Mix, estimate, load
 from lightrnn.errors import LightRNNError
 from lightrnn.inference.cache import CacheLM
 from lightrnn.inference.decoders import PyctcdecodeLM
-from lightrnn.inference.lm import LM, NGramLM
+from lightrnn.inference.lm import LM
 from lightrnn.inference.network import NetworkLM
+from lightrnn.inference.ngrams import NGramLM
 from lightrnn.inference.passes import evaluate
 from lightrnn.inference.rescoring import rescore
 from lightrnn.inference.scoring import score_lines
@@ -197,7 +200,7 @@ def test_vectors_are_the_states_that_words_leave_and_similar_words_have_near_one
     assert [w for w, _ in lm.similar("w4", 3)] == [lm.vocabulary.words[w] for w in best]
     with pytest.raises(LightRNNError, match="not in the vocabulary"):
         lm.similar("never")
-    assert lm.similar("w4", -3) == []
+    assert lm.similar("w4", 0) == []
 
 
 def test_callers_who_pass_lone_surrogates() -> None:
@@ -292,8 +295,71 @@ def test_what_nobody_means_is_refused() -> None:
     with pytest.raises(LightRNNError, match=r"a state.* is needed, got str"):
         lm.score_word("w1", "w2")
     for limits in ({"temperature": -1}, {"temperature": nan}, {"top_k": -2}, {"top_p": nan}, {"top_p": 0}):
-        with pytest.raises(LightRNNError, match=f"{next(iter(limits))} must be a number (from|above) 0"):
+        with pytest.raises(LightRNNError, match=f"{next(iter(limits))} must be a (whole )?number (from|above) 0"):
             lm.generate(**limits)  # type: ignore[arg-type]
+
+
+ASKED: dict[str, Callable[[LM, Any], object]] = {
+    "text must be a string, got int": lambda lm, s: lm.score_word(s, 5),  # type: ignore[arg-type]
+    "text must be a string, got NoneType": lambda lm, s: lm.advance([s], [None]),  # type: ignore[list-item]
+    "text must be a string, got float": lambda lm, s: lm.next_words("w1", 3, prefix=5.0),  # type: ignore[arg-type]
+    "k must be a whole number from 0, got '5'": lambda lm, s: lm.next_words("w1", "5"),  # type: ignore[arg-type]
+    "k must be a whole number from 0, got 2.5": lambda lm, s: lm.next_words("w1", 2.5),  # type: ignore[arg-type]
+    "sentences must be a list, got NoneType": lambda lm, s: lm.scores(None),  # type: ignore[arg-type]
+    "words must be a list, got int": lambda lm, s: lm.advance([s], 5),  # type: ignore[arg-type]
+    "states must be a list": lambda lm, s: lm.advance(s, ["w1"]),
+    "states must be a list, got NoneType": lambda lm, s: lm.advance(None, ["w1"]),  # type: ignore[arg-type]
+    "context in one string is needed, got NoneType": lambda lm, s: lm.advance([None], ["w1"]),
+    "context in one string is needed, got tuple": lambda lm, s: lm.next_words(("w1", "w2")),
+    "context in one string is needed, got str": lambda lm, s: lm.state("w1", after="w2"),
+    "temperature must be a number from 0, got '1'": lambda lm, s: lm.generate(temperature="1"),  # type: ignore[arg-type]
+    "top_p must be a number from 0 to 1, got None": lambda lm, s: lm.generate(top_p=None),  # type: ignore[arg-type]
+    "top_k must be a whole number from 0, got 2.5": lambda lm, s: lm.generate(top_k=2.5),  # type: ignore[arg-type]
+    "seed must be a whole number from 0, got -1": lambda lm, s: lm.generate(seed=-1),
+    "batch_size must be a whole number from 1 to 65,536, got 0": lambda lm, s: lm.scores(["w1"], batch_size=0),
+    "batch_size must be a whole number from 1 to 65,536, got 1.5": lambda lm, s: lm.evaluate("w1", batch_size=1.5),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("told", ASKED)
+@pytest.mark.parametrize("kind", ["network", "ngram", "cache", "mix"])
+def test_slips_are_told_by_name(kind: str, told: str) -> None:
+    lm = lm_of(V=23)
+    ngram = NGramLM(estimate(np.array([3, 4, 0, 4, 3, 0], np.int32), lm.vocabulary, 2))
+    model: LM = {"network": lm, "ngram": ngram, "cache": CacheLM(lm, 10), "mix": Mix([lm, ngram], [1, 1])}[kind]
+    with pytest.raises(LightRNNError, match=re.escape(told)):
+        ASKED[told](model, model.begin_state())
+    assert 5 not in model
+
+
+def test_a_state_of_another_model_is_refused() -> None:
+    lm, other = lm_of(V=23), lm_of(V=23, units=9)
+    mix = Mix([lm, other], [1, 1])
+    states = [model.begin_state() for model in (lm, other, mix, CacheLM(lm, 5))]
+    for model, own in ((lm, 0), (other, 1), (mix, 2), (CacheLM(lm, 5), 3)):
+        for number, state in enumerate(states):
+            if number == own:
+                assert len(model.next_words(state, 2)) == 2
+                continue
+            with pytest.raises(LightRNNError, match="a state of this model"):
+                model.next_words(state, 2)
+
+
+def test_mixes_and_caches_that_cannot_be() -> None:
+    lm = lm_of()
+    for members, weights, told in (
+        ([], [], "a mix needs as many weights as models"),
+        ([lm], [1, 2], "got 1 models and the weights [1, 2]"),
+        ([lm, lm], [0, 0], "not all 0"),
+        ([lm, lm], [1, -2], "a weight must be a number from 0, got -2"),
+        ([lm, lm], [1, float("inf")], "a weight must be a number from 0, got inf"),
+        ([lm], ["a"], "a weight must be a number from 0, got 'a'"),
+        (["model"], [1], "a mix is of models that lightrnn.load gives, got str"),
+    ):
+        with pytest.raises(LightRNNError, match=re.escape(told)):
+            Mix(members, weights)  # type: ignore[arg-type]
+    with pytest.raises(LightRNNError, match="a cache goes with a network, got Mix"):
+        CacheLM(Mix([lm], [1]), 5)  # type: ignore[arg-type]
 
 
 def test_texts_are_evaluated_as_their_ids_are() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from helpers import Call, edit_json, refused
+from lightrnn import load, save_mix
+from lightrnn.errors import LightRNNError
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,22 @@ def test_damaged_mixes(call: Call, before: Path, members: object) -> None:
     mix = {"format": 1, "kind": "mix", "files": {}, "members": [{"path": "../mixed", "weight": 1}]}
     (before / "other" / "config.json").write_text(json.dumps(mix), encoding="utf-8")
     assert "mixed" in refused(call("evaluate", before / "mixed", before / "data")).replace("other", "mixed")
+
+
+def test_mixes_that_could_not_be_loaded_are_not_written(before: Path, tmp_path: Path) -> None:
+    for members, weights, told in (
+        ([before, before], [1, -2], "a weight must be a number from 0, got -2"),
+        ([before, before], [1], "as many weights as models"),
+        ([], [], "one at least"),
+        (["cache:5", before], [1, 1], "cannot be the first of a mix"),
+        ([before, "nowhere"], [1, 1], "nowhere does not exist"),
+        ([5], [1], "a model must be a path, got int"),
+    ):
+        with pytest.raises(LightRNNError, match=told):
+            save_mix(tmp_path / "mix", members, weights)  # type: ignore[arg-type]
+        assert not (tmp_path / "mix").exists()
+    with pytest.raises(LightRNNError, match="path must be a path, got NoneType"):
+        load(None)  # type: ignore[arg-type]
 
 
 def test_mixes_that_name_each_other_a_thousand_times(call: Call, before: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from helpers import FLOAT32, lm_of, made_up_sentences, random_lightrnn, stream, vocabulary_with
 from lightrnn.errors import LightRNNError
-from lightrnn.inference.lm import NGramLM
 from lightrnn.inference.mixture import Mix, tune
 from lightrnn.inference.network import NetworkLM
+from lightrnn.inference.ngrams import NGramLM
 from lightrnn.ngram.kneser_ney import estimate
 from lightrnn.text.rules import TextRules
 from lightrnn.text.vocabulary import Vocabulary

@@ -254,6 +254,12 @@ def test_words_without_a_text_are_as_frequent_as_the_median_word() -> None:
         ({"words": ["new"], "counts": [1, 2]}, "one for each of 1 words"),
         ({"words": ["new"], "counts": [0]}, "whole numbers from 1"),
         ({"words": ["new"], "counts": [1], "text": "new"}, "without a text"),
+        ({"words": ["new"], "counts": [10**9]}, "the model was trained on, got 1,000,000,000 in all; scale them down"),
+        ({"words": ["new"], "counts": 3}, "counts must be a list, got int"),
+        ({"words": None}, "words must be a list, got NoneType"),
+        ({"words": [5]}, "text must be a string, got int"),
+        ({"text": ["a b"]}, "text must be a string, got list"),
+        ({"text": "new", "min_count": "a"}, "min_count must be a whole number from 1, got 'a'"),
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ import pytest
 import lightrnn
 from helpers import FLOAT32, KENLM, Call, Sentences, made_up_sentences, random_sentences, refused, stream
 from lightrnn.errors import LightRNNError
-from lightrnn.inference.lm import NGramLM
+from lightrnn.inference.ngrams import NGramLM
 from lightrnn.ngram.arpa import read_arpa, write_arpa
 from lightrnn.ngram.kenlm import KenLM
 from lightrnn.ngram.model import NGram

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helpers import Sentences, contexts, made_up_sentences, prepared_corpus, random_sentences, stream, vocabulary_with
 from lightrnn.errors import LightRNNError
-from lightrnn.inference.lm import NGramLM
+from lightrnn.inference.ngrams import NGramLM
 from lightrnn.ngram.kneser_ney import FALLBACK, estimate
 from lightrnn.ngram.model import NGram
 from lightrnn.text.corpus import Corpus

@@ -221,7 +221,8 @@ def test_samples_have_the_frequencies_of_the_distribution(name: str, top_k: int 
     assert (seen[p == 0] == 0).all()
     expected = (draws * p / p.sum()).numpy()
     assert stats.chisquare(seen[expected > 0], expected[expected > 0]).pvalue > 1e-3
-    assert torch.equal(layer.sample(hidden, 0), layer.topk(hidden, 1).indices[0])
+    for temperature in (0, 1e-40, 5e-324):
+        assert torch.equal(layer.sample(hidden, temperature), layer.topk(hidden, 1).indices[0])
 
 
 def test_at_the_start_words_have_their_shares_of_the_text() -> None:

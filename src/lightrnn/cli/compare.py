@@ -97,7 +97,8 @@ def compare(
         settings, out, work or out / "work", corpora=Path(corpora) if corpora else None, device=choose_device(device)
     )
     refuse_foreign(out)
-    chosen = _chosen(settings, comparison.missing(), only, model)
+    asked = _chosen(settings, settings.runs(), only, model)
+    chosen = [run for run in asked if run in comparison.missing()]
     out.mkdir(parents=True, exist_ok=True)
     with_plots = find_spec("matplotlib") is not None if plot is None else plot
     command = _command(grid, out, epochs, minutes, threads)
@@ -108,7 +109,7 @@ def compare(
             for run in chosen:
                 try:
                     with comparison.claimed(run):
-                        _run(comparison, run)
+                        _run(comparison, run, asked)
                 except InUse as error:
                     screen.note(f"{run.name}: passed over, {error.holder} is making it")
                     continue
@@ -172,13 +173,14 @@ def _telling_how_to_go_on() -> Iterator[None]:
         raise typer.Exit(130 if isinstance(stopped, KeyboardInterrupt) else int(stopped.code or 0)) from None
 
 
-def _run(comparison: Comparison, run: GridRun) -> None:
-    """Do a run, unless another process has finished it meanwhile."""
-    if run not in comparison.missing():
+def _run(comparison: Comparison, run: GridRun, asked: list[GridRun]) -> None:
+    """Do one of the runs that were asked for, unless another process has finished it meanwhile."""
+    missing = [other for other in comparison.missing() if other in asked]
+    if run not in missing:
         return
-    total = len(comparison.grid.runs())
     budget = f", seed {run.seed}, {run.corpus.budget}" if run.recipe else ""
-    screen.note(f"run {total - len(comparison.missing()) + 1} of {total}: {run.corpus.name}, {run.model.name}{budget}")
+    number = f"run {len(asked) - len(missing) + 1} of {len(asked)}"
+    screen.note(f"{number}: {run.corpus.name}, {run.model.name}{budget}")
     with screen.counter("words") as progress:
         comparison.open(run.corpus, progress)
     if run.recipe is not None:

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ..errors import LightRNNError
-from ..runtime import BATCH_SIZE, keep_memory, use_threads
+from ..runtime import BATCH_SIZE, MOST_TRACKS, keep_memory, use_threads
 from ..text.rules import Convention
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ThreadsOption, choice
 from .texts import ids_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..inference.evaluation import Evaluation
     from ..inference.lm import LM
-    from ..inference.network import NetworkLM
     from ..inference.while_reading import Worth
 
 
@@ -38,7 +40,7 @@ def evaluate(
     ] = None,
     batch_size: Annotated[
         int,
-        typer.Option("--batch-size", min=1, max=65536, help="Tracks or sentences side by side; no figure changes."),
+        typer.Option("--batch-size", min=1, max=MOST_TRACKS, help="Tracks or sentences side by side; figures stay."),
     ] = BATCH_SIZE,
     adapt: Annotated[
         bool, typer.Option("--adapt", help="Measure too what it is worth when it learns from what it has read.")
@@ -74,6 +76,7 @@ def evaluate(
     With --adapt the network learns from every 20 words once they are scored (dynamic evaluation), with --cache it is
     mixed with a cache of the last words; both see nothing but what was before. These figures are given beside the plain
     one, and are not to be compared with others' plain ones. With both, the cache goes with the network that learns.
+    Of a mix, --adapt has its networks learn, each by itself.
 
       lightrnn evaluate model data
       lightrnn evaluate model text.txt.xz --convention sentence
@@ -99,15 +102,18 @@ def evaluate(
     held_out = ids_of(lm, [tuned_on or text[0]], "valid") if cache else None
     with screen.counter("words") as progress:
         result = lm.evaluate(ids, name, batch_size=batch_size, progress=progress)
-        others = []
+        others: list[Worth] = []
+        failure: LightRNNError | None = None
         if adapt or cache:
             from ..inference.while_reading import while_reading
 
-            network, settings = cast("NetworkLM", lm), learning if adapt else None
-            read_as = result.convention
-            others = while_reading(
-                network, ids, read_as, learning=settings, cache=cache, held_out=held_out, progress=progress
-            )
+            settings, read_as = learning if adapt else None, result.convention
+            try:
+                others = while_reading(
+                    lm, ids, read_as, learning=settings, cache=cache, held_out=held_out, progress=progress
+                )
+            except LightRNNError as error:  # what is known is told first
+                failure = error
     names = lm.part_names
     if as_json:
         facts = {
@@ -121,8 +127,15 @@ def evaluate(
             "words_per_second": result.words_per_second,
         }
         screen.print_json(facts | {other.name: _facts(other) for other in others})
-        return
-    rows = [
+    else:
+        rows = _plain_rows(result, names) + [row for other in others for row in _rows(other)]
+        screen.out.print(screen.table(None, "", "", rows=rows))
+    if failure is not None:
+        raise failure
+
+
+def _plain_rows(result: Evaluation, names: Sequence[str]) -> list[list[str]]:
+    return [
         ["convention", result.convention],
         ["perplexity", f"{result.perplexity:.2f}"],
         ["  without unknown words", f"{result.perplexity_known:.2f}"],
@@ -132,7 +145,6 @@ def evaluate(
         *([f"  {name}", f"{part / result.tokens:.4f}"] for name, part in zip(names, result.parts, strict=True)),
         ["words/s", f"{result.words_per_second:,.0f}"],
     ]
-    screen.out.print(screen.table(None, "", "", rows=rows + [row for other in others for row in _rows(other)]))
 
 
 def _check_adaptive(lm: LM, name: str, adapt: bool, cache: int, learning: dict[str, float], tuned_on: bool) -> None:
@@ -144,10 +156,12 @@ def _check_adaptive(lm: LM, name: str, adapt: bool, cache: int, learning: dict[s
         raise LightRNNError(f"--adapt-{next(iter(learning))} changes nothing without --adapt; leave it out or add that")
     if tuned_on and not cache:
         raise LightRNNError("--tune changes nothing without --cache; leave it out or add that")
-    if (adapt or cache) and not isinstance(lm, NetworkLM):
-        raise LightRNNError("--adapt and --cache are for a single network; a cache joins others by lightrnn mix")
+    if adapt and not lm.networks:
+        raise LightRNNError("--adapt is for models that can learn: those of lightrnn train, and mixes of them")
     if cache:
-        CacheLM(cast(NetworkLM, lm), cache)  # refuses a size that cannot be
+        if not isinstance(lm, NetworkLM):
+            raise LightRNNError("--cache is for a single network; make it a member of a mix by lightrnn mix")
+        CacheLM(lm, cache)  # refuses a size that cannot be
     if adapt and name != "stream":
         raise LightRNNError("--adapt reads a text as one stream; add --convention stream")
 

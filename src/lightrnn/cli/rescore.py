@@ -10,7 +10,7 @@ import typer
 
 from ..errors import LightRNNError
 from ..files import expand
-from ..runtime import BATCH_SIZE, use_threads
+from ..runtime import BATCH_SIZE, MOST_TRACKS, use_threads
 from ..text.rules import Convention
 from . import screen
 from .options import ConventionOption, DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, UnkOption, choice
@@ -39,7 +39,7 @@ def rescore(
     best: Annotated[bool, typer.Option("--best", help="Print the best hypothesis of each list only.")] = False,
     errors: ErrorsOption = "strict",
     batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, max=65536, help="Hypotheses side by side; no figure changes.")
+        int, typer.Option("--batch-size", min=1, max=MOST_TRACKS, help="Hypotheses side by side; no figure changes.")
     ] = BATCH_SIZE,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,

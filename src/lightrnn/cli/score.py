@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from ..errors import LightRNNError
-from ..runtime import BATCH_SIZE, use_threads
+from ..runtime import BATCH_SIZE, MOST_TRACKS, use_threads
 from ..text.rules import Convention
 from . import screen
 from .options import ConventionOption, DeviceOption, ErrorsOption, ModelArgument, ThreadsOption, UnkOption, choice
@@ -34,7 +34,7 @@ def score(
     unk: UnkOption = None,
     errors: ErrorsOption = "strict",
     batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, max=65536, help="Lines side by side; no figure changes.")
+        int, typer.Option("--batch-size", min=1, max=MOST_TRACKS, help="Lines side by side; no figure changes.")
     ] = BATCH_SIZE,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,

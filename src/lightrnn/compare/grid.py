@@ -42,6 +42,7 @@ from typing import Any
 from ..border import shown
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, load_toml
 from ..errors import LightRNNError
+from ..inference.cache import LARGEST
 from ..text.presets import find_preset
 from ..training.fitting import check_rounds
 
@@ -131,7 +132,8 @@ class GridRun:
 @dataclass(frozen=True)
 class Grid:
     """What to run. mix: each network also mixed with the first n-gram model; target: whose perplexity is to reach;
-    adapt, cache: what each is worth too when it learns as it reads, and with a cache of so many words."""
+    adapt, cache: what each is worth too when it learns as it reads, where a corpus is read as one stream, and with a
+    cache of so many words."""
 
     name: str
     corpora: tuple[CorpusEntry, ...]
@@ -141,6 +143,10 @@ class Grid:
     target: str | None = None
     adapt: bool = False
     cache: int = 0
+
+    def adapts(self, model: ModelEntry) -> bool:
+        """Whether it is measured too what a model is worth when it learns as it reads."""
+        return self.adapt if model.adapt is None else model.adapt
 
     @classmethod
     def load(cls, name: str, budget: Budget | None = None) -> "Grid":
@@ -193,6 +199,8 @@ class Grid:
                     f"{origin}, model {model.name!r}: teacher must be the name of a network that stands before it, got "
                     f"{model.teacher!r}"
                 )
+        if self.cache > LARGEST:
+            raise LightRNNError(f"{origin}: cache must be at most {LARGEST:,}, got {self.cache:,}")
         if self.mix and len(networks) == len(self.models):
             raise LightRNNError(f'{origin}: mix = true needs a model of kind = "ngram"; add one, or leave mix out')
         if self.target is not None and self.target not in networks:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from ..container import write_parts
 from ..errors import LightRNNError
 from ..inference.evaluation import perplexity_of
-from ..inference.lm import LM, NGramLM
+from ..inference.lm import LM
 from ..inference.mixture import mixed, tune
 from ..inference.network import NetworkLM
+from ..inference.ngrams import NGramLM
 from ..inference.while_reading import while_reading
 from ..models.base import RecurrentModel
 from ..models.checkpoint import load_model

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..border import check, digest, list_of, maybe, number, one_field, record, shown, text, whole
+from ..border import check, digest, list_of, maybe, number, one_field, record, shown, text, true_or_false, whole
 from ..config import Recipe
 from ..errors import LightRNNError
 from ..files import read_json, write_json
@@ -39,6 +39,7 @@ FACTS = record(  # of a finished run
         "alone": whole(),
         "teacher": text(),
         "cache": whole(),
+        "adapt": true_or_false(),
         "while_reading": record({}, dict.fromkeys(("adapted", "with_cache", "adapted_with_cache"), PERPLEXITY)),
     },
 )

@@ -156,7 +156,7 @@ class Comparison:
             "vocabulary_size": len(corpus.vocabulary),
             **self._measured(run, corpus, progress),
             **({"teacher": run.model.teacher} if run.model.teacher else {}),
-            **({"cache": self.grid.cache} if run.recipe else {}),
+            **({"cache": self.grid.cache, "adapt": self.grid.adapts(run.model)} if run.recipe else {}),
             "machine": machine(self.device),
             "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
@@ -175,7 +175,7 @@ class Comparison:
             corpus,
             mix_with=mix_with,
             cache=self.grid.cache,
-            adapt=self.grid.adapt if run.model.adapt is None else run.model.adapt,
+            adapt=self.grid.adapts(run.model),
             device=self.device,
             progress=progress,
         )
@@ -217,6 +217,11 @@ class Comparison:
                 difference = f"{facts.get('teacher') or 'nobody'} for its teacher"
             if not difference and facts.get("cache", self.grid.cache) != self.grid.cache:
                 difference = f"cache = {facts['cache']}, which is {self.grid.cache} now"
+            if not difference and facts.get("adapt", self.grid.adapts(model)) != self.grid.adapts(model):
+                difference = f"adapt = {str(facts['adapt']).lower()}, which is another now"
+            if not difference and (facts["mix"] is not None) != self.grid.mix:
+                difference = "mix = true" if facts["mix"] else "mix = false"
+                difference += ", which is another now"
         if difference:
             raise LightRNNError(f"{named}, run with {difference}; rename the model, or use another -o")
 

@@ -1,6 +1,6 @@
 """Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): a network that goes on learning from what it reads.
 
-Shapes: S codes, P parts of a log-probability, F features.
+Shapes: N words, S codes, P parts of a log-probability, F features.
 
 A text is read in segments of some words. Each is scored by the weights as they are, and only then are they moved by the
 gradient g of what was scored, so that no token's score knows the token or one after it:
@@ -14,7 +14,6 @@ are the weights as they were trained.
 """
 
 from collections.abc import Iterator
-from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -32,10 +31,10 @@ EASE = 0.5
 
 
 class Segment(NamedTuple):
-    """Of the codes of some words, (S,): the natural logs in parts (S, P), with gradient, and the features (S, F)."""
+    """Of some words of S codes: the codes' natural logs in parts (S, P), with gradient, and the words' features."""
 
     log_probs: Tensor
-    features: Tensor
+    features: Tensor  # (N, F)
     read: int  # words of the text up to here
 
 
@@ -46,7 +45,7 @@ class Adapter:
         """first: the context of a text's first word. familiar: a text without news, by which steps are scaled."""
         self.model, self._first = model, first
         self._weights = list(model.parameters())
-        self._trained = [weight.detach().clone() for weight in self._weights]
+        self._trained = self.weights()
         squares, segments = [torch.zeros_like(weight) for weight in self._trained], 0
         for segment in self._segments(familiar):
             for square, gradient in zip(squares, self._gradients(segment), strict=True):
@@ -57,21 +56,12 @@ class Adapter:
         self._scales = [size.add_(EASE * mean + 1e-12) for size in sizes]
 
     def read(self, ids: Ids, rate: float, decay: float, progress: Progress = silent) -> Reading:
-        """Score a text, and learn from it as it is read; the weights are what the last text left, and remain so where
-        this one fails."""
-        before = [weight.detach().clone() for weight in self._weights]
-        try:
-            return self._read(ids, rate, decay, progress)
-        except BaseException:
-            self._put_back(before)
-            raise
-
-    def _read(self, ids: Ids, rate: float, decay: float, progress: Progress) -> Reading:
+        """Score a text, and learn from it as it is read; the weights are what the last text left."""
         spelling, log_probs, features = self.model.spelling, [], []
         for segment in self._segments(ids):
             log_probs.append(segment.log_probs.detach().float().cpu().numpy())
             features.append(segment.features.float().cpu().numpy())
-            if not isfinite(float(log_probs[-1].sum())):
+            if not np.isfinite(log_probs[-1]).all():
                 raise LightRNNError(f"the loss became infinite at word {segment.read:,}; lower the rate (--adapt-rate)")
             gradients = self._gradients(segment)
             with torch.no_grad():
@@ -83,15 +73,18 @@ class Adapter:
             progress("reading", segment.read, len(ids))
         if not all(bool(weight.isfinite().all()) for weight in self._weights):
             raise LightRNNError("the weights became infinite after the last word; lower the rate (--adapt-rate)")
-        by_code = np.concatenate(features)
-        return Reading(spelling.by_word(np.concatenate(log_probs), ids), by_code[spelling.ends(ids)[:-1]])
+        return Reading(spelling.by_word(np.concatenate(log_probs), ids), np.concatenate(features))
 
     def reset(self) -> None:
         """The weights as they were trained."""
-        self._put_back(self._trained)
+        self.put_back(self._trained)
+
+    def weights(self) -> list[Tensor]:
+        """As they are now, to be put back."""
+        return [weight.detach().clone() for weight in self._weights]
 
     @torch.no_grad()
-    def _put_back(self, kept: list[Tensor]) -> None:
+    def put_back(self, kept: list[Tensor]) -> None:
         for weight, value in zip(self._weights, kept, strict=True):
             weight.copy_(value)
 
@@ -108,7 +101,8 @@ class Adapter:
                 features, after = model.features(codes, state)
                 log_probs = model.scored(codes, features)
             state = tuple(tensor.detach() for tensor in after)
-            yield Segment(log_probs[0], features[0].detach(), stop)
+            firsts = torch.from_numpy(ends[begin:stop] - ends[begin]).to(codes.device)
+            yield Segment(log_probs[0], features[0].detach()[firsts], stop)
 
     def _gradients(self, segment: Segment) -> list[Tensor]:
         """Of the loss in nats, summed over the segment."""

@@ -9,26 +9,33 @@ network stands at h_t, a word is as likely as the places at which it came before
 
 The h have length 1 here, so that what counts is their angle and θ means the same for every network; as they are, which
 is the paper's way, they serve less well (docs/trials.md). θ is the *flatness*: the smaller it is, the more all places
-count alike. Where nothing was read yet, a word has its share of the training text. A cache is a language model, and
-worth something as a member of a mix with its network (`mixture.Mix`): words that are not in it have probability 0.
+count alike. A cache is a language model, and worth something as a member of a mix with its network (`mixture.Mix`):
+words that are not in a full one have probability 0.
+
+A mix gives its cache one weight, found where the cache is full. One of ten words is worth less, about as much less as
+log(1 + n / EARLY) is less than at n = SIZE (docs/trials.md); the rest of what it says, its network says for it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from ..arguments import check_number, check_whole
 from ..errors import LightRNNError
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
 from ..text.spelling import Ids
 from ..text.windows import sentence_bounds
+from .features import Reading
 from .lm import LM
 from .network import NetworkLM, NetworkState
 
 LARGEST = 100_000  # words of a cache
-STEEPEST = 1e6
+LOWEST, STEEPEST = 1e-6, 1e6
+EARLY = 10  # words
 BLOCK = 256  # tokens of a text that look into the cache together; words of a state's cache that are kept together
 FLATNESS = 2.0**3.5  # unless it is tuned: in the middle of what was best, 5.7 to 32
 
@@ -79,6 +86,9 @@ class Memory:
         forgotten = sum(map(len, kept[1:])) >= self.size
         return Memory(self.size, (*old_features, at)[forgotten:], tuple(kept[forgotten:]))
 
+    def __len__(self) -> int:
+        return min(sum(map(len, self.words)), self.size)
+
     def weights(self, features: Array, flatness: float) -> tuple[Ids, Array]:
         """The words, and how much each of the places counts here; of all together 1. There must be one at least."""
         scores = flatness * (np.concatenate(self.features)[-self.size :] @ features)
@@ -98,16 +108,18 @@ class CacheLM(LM):
     """A network's cache. States are bounded: SIZE words with their features, and a block more at most."""
 
     def __init__(self, network: NetworkLM, size: int, flatness: float = FLATNESS) -> None:
+        if not isinstance(network, NetworkLM):
+            raise LightRNNError(f"a cache goes with a network, got {type(network).__name__}; give that itself")
         super().__init__(network.vocabulary)
-        if not 1 <= size <= LARGEST or not 0 < flatness <= STEEPEST:
-            raise LightRNNError(
-                f"a cache needs a size from 1 to {LARGEST:,} words and a flatness above 0 and at most {STEEPEST:g}, "
-                f"got {size:,} and {flatness:g}"
-            )
+        check_whole("the size of a cache", size, most=LARGEST)
+        check_number("the flatness of a cache", flatness, LOWEST, STEEPEST)
         self.network, self.size, self.flatness = network, size, flatness
 
     def begin_state(self) -> CacheState:
         return CacheState(self.network.begin_state(), Memory(self.size))
+
+    def is_state(self, state: Any) -> bool:
+        return isinstance(state, CacheState) and self.network.is_state(state.inner)
 
     def stream_state(self) -> CacheState:
         return CacheState(self.network.stream_state(), Memory(self.size))
@@ -116,24 +128,34 @@ class CacheLM(LM):
         return CacheState(self.network.empty_state(), Memory(self.size))
 
     def read_word(self, state: CacheState, word: int) -> tuple[float, CacheState]:
-        _, inner = self.network.read_word(state.inner, word)
+        log_prob, inner = self.network.read_word(state.inner, word)
         features = self._direction(state)
         if features is None:
-            return float(self.unigram[word]), CacheState(inner, state.memory)
+            return log_prob, CacheState(inner, state.memory)
         after = CacheState(inner, state.memory.with_word(features, word))
-        if not state.memory.words:
-            return float(self.unigram[word]), after
+        if not len(state.memory):
+            return log_prob, after
         words, weights = state.memory.weights(features, self.flatness)
         with np.errstate(divide="ignore"):
-            return float(np.log(weights[words == word].sum(dtype=np.float64))), after
+            recalled = np.log(weights[words == word].sum(dtype=np.float64))
+        return float(self._together(recalled, log_prob, len(state.memory))), after
 
     def next_log_probs(self, state: CacheState) -> NDArray[np.float64]:
-        features = self._direction(state)
-        if features is None or not state.memory.words:
-            return self.unigram
+        features, count = self._direction(state), len(state.memory)
+        if features is None or not count:
+            return self.network.next_log_probs(state.inner)
         words, weights = state.memory.weights(features, self.flatness)
         with np.errstate(divide="ignore"):
-            return np.log(np.bincount(words, weights, minlength=len(self.vocabulary)))
+            recalled = np.log(np.bincount(words, weights, minlength=len(self.vocabulary)))
+        if count == self.size:
+            return recalled
+        return self._together(recalled, self.network.next_log_probs(state.inner), count)
+
+    def _together(self, recalled: ArrayLike, own: ArrayLike, count: ArrayLike) -> NDArray[np.float64]:
+        """What the cache says of some words, and its network in its place, where it holds `count` words."""
+        trust = np.log1p(np.divide(count, EARLY)) / np.log1p(self.size / EARLY)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(recalled + np.log(trust), own + np.log(1 - trust)), np.float64)
 
     def _direction(self, state: CacheState) -> Array | None:
         features = self.network.state_features(state.inner)
@@ -147,26 +169,28 @@ class CacheLM(LM):
         batch_size: int = BATCH_SIZE,
         progress: Progress = silent,
     ) -> NDArray[np.float64]:
-        features = self.network.token_features(ids, convention, batch_size=batch_size, progress=progress)
-        return self.recalled(features, ids, [self.flatness], convention, progress)
+        reading = self.network.read(ids, convention, batch_size=batch_size, progress=progress)
+        return self.recalled(reading, ids, [self.flatness], convention, progress)
 
     def recalled(
         self,
-        features: Array,
+        reading: Reading,
         ids: Ids,
         flatnesses: Sequence[float],
         convention: Convention | None = None,
         progress: Progress = silent,
     ) -> NDArray[np.float64]:
-        """(N, J): the tokens' natural-log probabilities for several flatnesses; the features (N, F) are those before
-        each. In the sentence convention every sentence has a cache of its own."""
+        """(N, J): the tokens' natural-log probabilities for several flatnesses, where the network read them so. In the
+        sentence convention every sentence has a cache of its own."""
         begins = np.zeros(len(ids), np.int64)
         if self.vocabulary.rules.read_as(convention) == "sentence":
             bounds = sentence_bounds(ids, self.vocabulary.eos_id)
             begins = np.repeat(bounds[:, 0], bounds[:, 1] - bounds[:, 0])
-        first = np.maximum(begins, np.arange(len(ids)) - self.size)  # what each token sees of the text before it
-        log_probs = recall(directions(features), np.asarray(ids), first, flatnesses, progress)
-        return np.where((begins == np.arange(len(ids)))[:, None], self.unigram[ids][:, None], log_probs)
+        here = np.arange(len(ids))
+        first = np.maximum(begins, here - self.size)  # what each token sees of the text before it
+        recalled = recall(directions(reading.features), np.asarray(ids), first, flatnesses, progress)
+        own = reading.log_probs.sum(axis=1, dtype=np.float64)
+        return self._together(recalled, own[:, None], (here - first)[:, None])
 
     @property
     def unigram(self) -> NDArray[np.float64]:

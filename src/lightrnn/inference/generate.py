@@ -50,7 +50,7 @@ def sample(
             draws = (lm.draw(state, temperature, random) for _ in range(DRAWS if temperature else 1))
             word = next((word for word in draws if word != never), -1)
         if word in (-1, never):
-            word = int(next(word for word in lm.likeliest(state, 2).words if word != never))
+            word = int(next((word for word in lm.likeliest(state, 2).words if word != never), lm.vocabulary.eos_id))
         state = lm.go_on(state, word)
         yield word
 

@@ -10,21 +10,28 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from math import exp, inf
-from typing import Any
+from math import exp
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import check_number, check_several, check_whole
 from ..errors import LightRNNError
 from ..models.likeliest import Likeliest, best_of, draw_from
-from ..ngram.model import LN10, BackoffModel
-from ..runtime import BATCH_SIZE, Progress, silent
+from ..ngram.model import LN10
+from ..packed.weights import Precision
+from ..runtime import BATCH_SIZE, MOST_TRACKS, Progress, silent
 from ..text.rules import Convention
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
 from .evaluation import Evaluation, measure
+from .features import Reading
 from .generate import sample
+
+if TYPE_CHECKING:
+    from .network import NetworkLM
 
 
 class LM(ABC):
@@ -152,8 +159,67 @@ class LM(ABC):
         """(V, d): a vector for every word."""
         raise LightRNNError("this kind of model has no word vectors; use one made by lightrnn train")
 
+    @property
+    def networks(self) -> "list[NetworkLM]":
+        """Those in it, which can learn from what they read."""
+        return []
+
+    def adapt(self, text: str | Ids, *, rate: float | None = None, decay: float | None = None) -> Evaluation:
+        """Learn from a text, lines of sentences or ids, read as one stream: see adapting.py. Needs PyTorch.
+
+        Returns what it was worth, each word scored before it was learned from. States from before go on to be of use.
+        `reset` undoes it. rate: how far a step goes, 0.001 unless given, and less above 256 units; decay: how far back
+        to what was trained, 0.003 unless given; both from 0 to 1. Of a mix, the networks learn, each by itself.
+        """
+        if not self.networks:
+            raise LightRNNError("this model cannot learn from what it reads; use one of lightrnn train, or a mix of it")
+        for name, value in (("rate", rate), ("decay", decay)):
+            if value is not None:
+                check_number(name, value, most=1)
+        ids = self.read_text(text)
+        return measure(lambda: self.read_adapting(ids, rate, decay).log_probs, ids, self.vocabulary, "stream")
+
+    def reset(self) -> None:
+        """Forget what `adapt` learned: the weights are again, bit for bit, what they were."""
+        for network in self.networks:
+            network.reset()
+
+    def read(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = silent,
+    ) -> Reading:
+        """What it gives the tokens of a text, and what it scores them by; of no width, where it is no network."""
+        log_probs = self.token_log_probs(ids, convention, batch_size=batch_size, progress=progress)
+        return Reading(log_probs, np.empty((len(ids), 0), np.float32))
+
+    def read_adapting(
+        self, ids: Ids, rate: float | None = None, decay: float | None = None, progress: Progress = silent
+    ) -> Reading:
+        """The same as one stream, learning on the way; what cannot learn only reads."""
+        return self.read(ids, "stream", progress=progress)
+
+    def add_words(
+        self,
+        words: Iterable[str] = (),
+        *,
+        text: str = "",
+        counts: Sequence[int] | None = None,
+        min_count: int = 1,
+        progress: Progress = silent,
+    ) -> list[str]:
+        """Make words that it never saw words of its vocabulary: see NetworkLM.add_words."""
+        raise LightRNNError("only a LightRNN by itself takes in words; load that, save it with them, and mix it again")
+
+    def save(self, path: str | Path, *, precision: Precision | None = None, force: bool = False) -> None:
+        """Write it as it is now: see NetworkLM.save."""
+        raise LightRNNError("only a network can be saved; save that, and make a mix with it by lightrnn mix")
+
     def __contains__(self, word: str) -> bool:
-        return word in self.vocabulary
+        return isinstance(word, str) and word in self.vocabulary
 
     def score(self, sentence: str, bos: bool = True, eos: bool = True) -> float:
         """log10 P(sentence), as kenlm.Model.score.
@@ -187,11 +253,12 @@ class LM(ABC):
     ) -> NDArray[np.float64]:
         """log10 P of many sentences, ends included, side by side: each by itself, or each from a state on."""
         check_several("sentences", sentences)
+        check_whole("batch_size", batch_size, most=MOST_TRACKS)
         encoded = [self._ids(sentence, eos=True) for sentence in sentences]
         if not encoded:
             return np.zeros(0)
         if state is not None:
-            log_probs, _ = self.read_sentences(_state(state), encoded)
+            log_probs, _ = self.read_sentences(self.checked(state), encoded)
             return np.array([values.sum() for values in log_probs]) / LN10
         values = self.token_log_probs(np.concatenate(encoded), "sentence", batch_size=batch_size)
         starts = np.concatenate([[0], np.cumsum([len(ids) for ids in encoded])[:-1]])
@@ -199,9 +266,8 @@ class LM(ABC):
 
     def score_word(self, state: Any, word: str) -> tuple[float, Any]:
         """log10 P of one word after a state, and the state after it; eos ends a sentence."""
-        log_prob, after = self.read_word(
-            _state(state), int(self.vocabulary.encode([self.vocabulary.rules.word(word)])[0])
-        )
+        id_of_word = int(self.vocabulary.encode([self.vocabulary.rules.word(word)])[0])
+        log_prob, after = self.read_word(self.checked(state), id_of_word)
         return log_prob / LN10, after
 
     def advance(self, states: Sequence[Any], words: Sequence[str]) -> tuple[NDArray[np.float64], list[Any]]:
@@ -210,6 +276,9 @@ class LM(ABC):
         The same as B times `score_word`, side by side: networks take one step for all of them.
         """
         check_several("words", words)
+        if not isinstance(states, list | tuple) or self.is_state(states):
+            raise LightRNNError(f"states must be a list, got {type(states).__name__}; put one state into a list")
+        states, words = list(map(self.checked, states)), list(words)
         if len(states) != len(words):
             raise LightRNNError(f"each state needs a word, got {len(states)} states and {len(words)} words")
         log_probs, after = self.read_each(states, self.vocabulary.encode(map(self.vocabulary.rules.word, words)))
@@ -219,8 +288,8 @@ class LM(ABC):
         """The state after some words of a sentence, which begins here or goes on after a state; a state is given back
         as it is."""
         if not isinstance(context, str):
-            return _state(context)
-        state = self.begin_state() if after is None else after
+            return self.checked(context)
+        state = self.begin_state() if after is None else self.checked(after)
         for word in self._ids(context, eos=False).tolist():
             _, state = self.read_word(state, word)
         return state
@@ -234,7 +303,8 @@ class LM(ABC):
         The unknown word, which nobody can read, is left out unless asked for; its probability stays its own, so that
         those of the others are what they are.
         """
-        if k < 1:
+        check_whole("k", k, least=0)
+        if not k:
             return []
         allowed = self.vocabulary.begin_with(self.vocabulary.rules.clean(prefix)) if prefix else None
         found = self.likeliest(self.state(context), k + (not unk), allowed)
@@ -260,11 +330,13 @@ class LM(ABC):
 
         The unknown word, which nobody can read, is left out unless asked for.
         """
-        for name, value in (("temperature", temperature), ("top_k", top_k)):
-            if not 0 <= value < inf:
-                raise LightRNNError(f"{name} must be a number from 0, got {value!r}")
-        if not 0 < top_p <= 1:
+        check_number("temperature", temperature)
+        check_whole("top_k", top_k, least=0)
+        check_number("top_p", top_p, most=1)
+        if not top_p:
             raise LightRNNError(f"top_p must be a number above 0 and at most 1, got {top_p!r}")
+        if seed is not None:
+            check_whole("seed", seed, least=0)
         state, random = self.state(prompt), np.random.default_rng(seed)
         never = None if unk else self.vocabulary.unk_id
         drawn = sample(self, state, temperature=temperature, top_k=top_k, top_p=top_p, random=random, never=never)
@@ -279,6 +351,7 @@ class LM(ABC):
         progress: Progress = silent,
     ) -> Evaluation:
         """Perplexity of a text, lines of sentences or ids, in the model's own convention unless another is named."""
+        check_whole("batch_size", batch_size, most=MOST_TRACKS)
         ids = self.read_text(text)
         self.make_ready()
         return measure(
@@ -294,13 +367,14 @@ class LM(ABC):
 
     def similar(self, word: str, k: int = 10) -> list[tuple[str, float]]:
         """The words whose vectors point most nearly the same way from the mean, with the cosine of the angle."""
+        check_whole("k", k, least=0)
         known = self.vocabulary.rules.word(word)
         if known not in self.vocabulary:
             raise LightRNNError(f"{word!r} is not in the vocabulary; ask for a word that is")
         index = self.vocabulary.find(known)
         cosines = self._directions @ self._directions[index]
         cosines[index] = -np.inf
-        best = np.argsort(-cosines, kind="stable")[: min(max(k, 0), len(cosines) - 1)]
+        best = np.argsort(-cosines, kind="stable")[: min(k, len(cosines) - 1)]
         return [(self.vocabulary.words[w], float(cosines[w])) for w in best]
 
     @cached_property
@@ -320,79 +394,21 @@ class LM(ABC):
             raise LightRNNError(f"ids must be an array of whole numbers from 0 to {size - 1:,}; give words as a string")
         return text
 
+    def is_state(self, state: Any) -> bool:
+        """Whether it can be a state of this model."""
+        return type(state) is type(self.begin_state())
+
+    def checked(self, state: Any) -> Any:
+        """A state that a program gave; refuses what is none of this model's."""
+        if not self.is_state(state):
+            raise LightRNNError(
+                "a state of this model, as its state(words) gives it, or a context in one string is needed, got "
+                f"{type(state).__name__}"
+            )
+        return state
+
     def _ids(self, sentence: str, eos: bool) -> NDArray[np.int32]:
         if not isinstance(sentence, str):
             raise LightRNNError(f"a sentence must be a string, got {type(sentence).__name__}; join its words by spaces")
         words = self.vocabulary.encode(self.vocabulary.rules.split(sentence))
         return np.append(words, np.int32(self.vocabulary.eos_id)) if eos else words
-
-
-def _state(state: Any) -> Any:
-    """Refuse what is nobody's state."""
-    if state is None or isinstance(state, str | bytes | list | dict | int | float):
-        raise LightRNNError(
-            f"a state, as lm.state(words) gives it, or a context in one string is needed, got {type(state).__name__}"
-        )
-    return state
-
-
-def check_several(name: str, texts: Iterable[str]) -> None:
-    """One string is several strings of a character each, which nobody means."""
-    if isinstance(texts, str):
-        raise LightRNNError(f"{name} must be a list, got the string {texts[:60]!r}; put it into a list")
-
-
-class NGramLM(LM):
-    """An n-gram model. A sentence never sees the one before, so both conventions give the same figures."""
-
-    def __init__(self, model: BackoffModel) -> None:
-        super().__init__(model.vocabulary)
-        self.model = model
-
-    def begin_state(self) -> Any:
-        return self.model.start_state(of_sentence=True)
-
-    def empty_state(self) -> Any:
-        return self.model.start_state(of_sentence=False)
-
-    def read_word(self, state: Any, word: int) -> tuple[float, Any]:
-        log10, _, state = self.model.step(state, word)
-        return LN10 * log10, state
-
-    def read_words(self, state: Any, ids: Ids) -> tuple[NDArray[np.float64], Any]:
-        log10, state = self.model.read(state, ids)
-        return LN10 * log10, state
-
-    def next_log_probs(self, state: Any) -> NDArray[np.float64]:
-        return LN10 * self.model.distribution(state)
-
-    def token_log_probs(
-        self,
-        ids: Ids,
-        convention: Convention | None = None,
-        *,
-        batch_size: int = BATCH_SIZE,
-        progress: Progress = silent,
-    ) -> NDArray[np.float64]:
-        self.vocabulary.rules.read_as(convention)
-        log10, _ = self.model.score_tokens(ids)
-        progress("scoring", len(ids), len(ids))
-        return LN10 * log10[:, None]
-
-    def orders(self, ids: Ids) -> NDArray[np.int64]:
-        return self.model.score_tokens(ids)[1]
-
-    def order_after(self, state: Any, word: int) -> int:
-        return self.model.step(state, word)[1]
-
-    @property
-    def order(self) -> int:
-        return self.model.order
-
-    @property
-    def has_orders(self) -> bool:
-        return True
-
-    @cached_property
-    def unigram(self) -> NDArray[np.float64]:
-        return self.next_log_probs(self.empty_state())

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import path_of
 from ..border import check, file_name, list_of, number, record, whole
 from ..container import is_packed, read_about, read_parts
 from ..errors import LightRNNError
@@ -22,8 +23,9 @@ from ..packed.model import unpack
 from ..runtime import choose_device
 from ..text.vocabulary import Vocabulary
 from .cache import FLATNESS, LARGEST, CacheName
-from .lm import LM, NGramLM
+from .lm import LM
 from .network import NetworkLM
+from .ngrams import NGramLM
 
 if TYPE_CHECKING:
     from .mixture import Mix
@@ -54,7 +56,7 @@ def load(path: str | Path, *, device: str = "cpu", vocabulary: Vocabulary | None
     """
     if device not in ("auto", "cpu"):
         choose_device(device)  # fails now rather than later
-    return _load(Path(path), device, vocabulary, ())
+    return _load(path_of("path", path), device, vocabulary, ())
 
 
 def _load(path: Path, device: str, vocabulary: Vocabulary | None, outer: tuple[Path, ...]) -> LM:
@@ -98,7 +100,7 @@ def load_all(names: Sequence[Member], *, device: str = "cpu") -> list[LM]:
 
 def member_of(name: Member) -> Path | CacheName:
     """What may be named in a mix: a cache, cache:SIZE or cache:SIZE:FLATNESS, or the path of a model."""
-    return name if isinstance(name, CacheName) else CacheName.parse(str(name)) or Path(name)
+    return name if isinstance(name, CacheName) else CacheName.parse(str(name)) or path_of("a model", name)
 
 
 def _load_all(members: Sequence[Path | CacheName], device: str, outer: tuple[Path, ...]) -> list[LM]:
@@ -113,7 +115,7 @@ def _load_all(members: Sequence[Path | CacheName], device: str, outer: tuple[Pat
     for index, member in enumerate(members):
         if isinstance(member, CacheName):
             if network is None:
-                raise LightRNNError(f"{member} needs a network to go with; name a model of lightrnn train or pack too")
+                raise LightRNNError(f"{member} needs a network to go with; name the model itself, not a mix with it")
             found[index] = member.of(network)
     return [found[index] for index in range(len(members))]
 
@@ -127,7 +129,16 @@ def save_mix(folder: str | Path, members: Sequence[Member], weights: Sequence[fl
         place = member.parent.resolve() / member.name
         return {"path": os.path.relpath(place, Path(folder).resolve())}
 
+    from .mixture import check_members
+
+    check_members(members, weights)
     found = [member_of(member) for member in members]
+    if isinstance(found[0], CacheName):
+        raise LightRNNError(f"{found[0]} cannot be the first of a mix; name the model that it goes with before it")
+    for path in (member for member in found if isinstance(member, Path)):
+        settle(path)
+        if not path.exists():
+            raise LightRNNError(f"{path} does not exist; give models that a mix can find")
     with replace_output(folder, "model", inputs=all_members(members), force=force) as stage:
         listed = [{**described(member), "weight": weight} for member, weight in zip(found, weights, strict=True)]
         version = MIX_FORMAT if any(isinstance(member, CacheName) for member in found) else 1

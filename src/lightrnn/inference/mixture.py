@@ -11,17 +11,22 @@ mix sums to at most 1, and to exactly 1 where the vocabularies agree.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import check_number, check_several
 from ..errors import LightRNNError
 from ..runtime import BATCH_SIZE, Progress, silent
 from ..text.rules import Convention
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
+from .cache import CacheLM
+from .features import Reading
 from .lm import LM
+from .network import NetworkLM
 
 ITERATIONS = 1000
 TOLERANCE = 1e-9  # nats a token, below which the weights have settled
@@ -31,10 +36,11 @@ class Mix(LM):
     """A mix of models is a model: use it to add an n-gram model's memory to a network, with weights from `tune`."""
 
     def __init__(self, members: Sequence[LM], weights: Sequence[float]) -> None:
+        check_members(members, weights)
+        if strange := [member for member in members if not isinstance(member, LM)]:
+            raise LightRNNError(f"a mix is of models that lightrnn.load gives, got {type(strange[0]).__name__}")
         super().__init__(members[0].vocabulary)
         total = sum(weights)
-        if len(weights) != len(members) or min(weights) < 0 or not total > 0:
-            raise LightRNNError(f"a mix of {len(members)} models needs as many weights ≥ 0, got {list(weights)}")
         self.members = list(members)
         self.weights = [weight / total for weight in weights]
         with np.errstate(divide="ignore"):
@@ -62,6 +68,10 @@ class Mix(LM):
     @property
     def order(self) -> int:
         return max(member.order for member in self.members)
+
+    def is_state(self, state: Any) -> bool:
+        whole = isinstance(state, tuple) and len(state) == len(self.members)
+        return whole and all(member.is_state(inner) for member, inner in zip(self.members, state, strict=True))
 
     def begin_state(self) -> Any:
         return tuple(member.begin_state() for member in self.members)
@@ -137,12 +147,60 @@ class Mix(LM):
         progress: Progress = silent,
     ) -> NDArray[np.float64]:
         """(N, M): the natural-log probability that each model gives to each token."""
-        columns = np.empty((len(ids), len(self.members)))
+        remembered = {member.network for member in self.members if isinstance(member, CacheLM)}
+
+        def read(model: LM, words: Ids) -> Reading:
+            if model in remembered:
+                return model.read(words, convention, batch_size=batch_size, progress=progress)
+            log_probs = model.token_log_probs(words, convention, batch_size=batch_size, progress=progress)
+            return Reading(log_probs, np.empty((len(words), 0), np.float32))
+
+        return self._columns(ids, read, convention, progress)
+
+    def _columns(
+        self, ids: Ids, read: Callable[[LM, Ids], Reading], convention: Convention | None, progress: Progress
+    ) -> NDArray[np.float64]:
+        """The same, where a model and its cache read a text together."""
+        columns, readings = np.empty((len(ids), len(self.members))), dict[LM, Reading]()
         for m, member in enumerate(self.members):
             words, shares = self.translated(m, ids)
-            parts = member.token_log_probs(words, convention, batch_size=batch_size, progress=progress)
-            columns[:, m] = parts.sum(axis=1, dtype=np.float64) + shares
+            model = member.network if isinstance(member, CacheLM) else member
+            if model not in readings:
+                readings[model] = read(model, words)
+            log_probs = readings[model].log_probs
+            if isinstance(member, CacheLM):
+                log_probs = member.recalled(readings[model], words, [member.flatness], convention, progress)
+            columns[:, m] = log_probs.sum(axis=1, dtype=np.float64) + shares
         return columns
+
+    @property
+    def networks(self) -> list[NetworkLM]:
+        return [network for member in self.members for network in member.networks]
+
+    def read_adapting(
+        self, ids: Ids, rate: float | None = None, decay: float | None = None, progress: Progress = silent
+    ) -> Reading:
+        """Networks learn, each by itself; a cache keeps what its network scored each word by at the time. Where one
+        fails, all are what they were."""
+        self._refuse_reading_twice()
+        undo = [network.checkpoint() for network in self.networks]
+        try:
+            columns = self._columns(
+                ids, lambda model, words: model.read_adapting(words, rate, decay, progress), "stream", progress
+            )
+        except BaseException:
+            for put_back in undo:
+                put_back()
+            raise
+        log_probs = logsumexp(columns + self._log_weights, axis=1, keepdims=True)
+        return Reading(log_probs, np.empty((len(ids), 0), np.float32))
+
+    def _refuse_reading_twice(self) -> None:
+        """A network that has learned from a text must not score it once more, for itself or for a cache."""
+        if len(set(self.networks)) < len(self.networks):
+            raise LightRNNError("a mix learns with each network in it once, got one twice; load that twice")
+        if any(isinstance(member, CacheLM) and member.network not in self.members for member in self.members):
+            raise LightRNNError("a mix learns with caches beside their networks; make both members of the same mix")
 
     def translated(self, member: int, ids: Ids) -> tuple[Ids, NDArray[np.float64]]:
         """(N,): tokens of the mix as ids of one of its models, and the log of the share that each has of that word."""
@@ -155,6 +213,19 @@ class Mix(LM):
     def _mixed(self, columns: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         log_probs = np.stack([c + shares for c, shares in zip(columns, self._shares, strict=True)], axis=1)
         return np.asarray(logsumexp(log_probs + self._log_weights, axis=1), np.float64)
+
+
+def check_members(members: Sequence[object], weights: Sequence[float]) -> None:
+    """Of a mix: one at least, a weight for each, and not all of them 0."""
+    for name, values in (("members", members), ("weights", weights)):
+        check_several(name, values)
+    for weight in weights:
+        check_number("a weight", weight)
+    if not members or len(weights) != len(members) or not 0 < sum(weights) < inf:
+        raise LightRNNError(
+            f"a mix needs as many weights as models, one at least, and not all 0, got {len(members)} models and the "
+            f"weights {list(weights)}"
+        )
 
 
 def translation(mix: Vocabulary, member: Vocabulary) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

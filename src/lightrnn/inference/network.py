@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import check_several, path_of
 from ..config import ModelConfig
 from ..errors import LightRNNError, missing_package
 from ..models.folder import load_weights, not_described, read_config
@@ -29,10 +30,9 @@ from ..table.word_table import WordTable
 from ..text.rules import Convention
 from ..text.spelling import Ids
 from ..text.vocabulary import Vocabulary
-from .evaluation import Evaluation, measure
-from .features import Reading, token_features
+from .features import Reading, read_tokens, token_features
 from .generate import sample
-from .lm import LM, check_several
+from .lm import LM
 from .passes import continue_track, token_log_probs
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class NetworkLM(LM):
         LM.__init__(self, vocabulary)
         self.config = config
         self._make_model, self._make_predictor = make_model, make_predictor
-        self._reads_by_torch = True
+        self._reads_by_torch, self._has_learned = True, False
         self._loaded: tuple[Mapping[str, NDArray[Any]], WordTable] | None = None  # weights that are still what it has
         self.training: dict[str, Any] = {}  # what is known of how it was made
 
@@ -156,6 +156,12 @@ class NetworkLM(LM):
 
     def empty_state(self) -> NetworkState:
         return NetworkState(None, self._predictor.start)
+
+    def is_state(self, state: Any) -> bool:
+        if not isinstance(state, NetworkState):
+            return False
+        fits = [array.shape for array in state.inner] == [array.shape for array in self._predictor.start]
+        return fits and (state.last_word is None or state.last_word < len(self.vocabulary))
 
     def read_word(self, state: NetworkState, word: int) -> tuple[float, NetworkState]:
         if state.last_word is None:
@@ -235,53 +241,59 @@ class NetworkLM(LM):
         name = self.vocabulary.rules.read_as(convention)
         return token_features(self._reader, ids, self.vocabulary, name, batch_size, progress)
 
-    def read(self, ids: Ids, convention: Convention | None = None, *, progress: Progress = silent) -> Reading:
-        """`token_log_probs` and `token_features` of a text."""
-        return Reading(
-            self.token_log_probs(ids, convention, progress=progress),
-            self.token_features(ids, convention, progress=progress),
-        )
+    def read(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = silent,
+    ) -> Reading:
+        name = self.vocabulary.rules.read_as(convention)
+        return read_tokens(self._reader, ids, self.vocabulary, name, batch_size, progress)
 
     def state_features(self, state: NetworkState) -> NDArray[np.float32] | None:
         """(F,): what the next word is scored by; None where nothing was read, and it has its `unigram` probability."""
         return None if state.last_word is None else self._predictor.features(state.last_word, state.inner)
 
-    def adapt(self, text: str | Ids, *, rate: float | None = None, decay: float = DECAY) -> Evaluation:
-        """Learn from a text, lines of sentences or ids, read as one stream: see adapting.py. Needs PyTorch.
-
-        Returns what it was worth, each word scored before it was learned from. States from before go on to be of use.
-        `reset` undoes it. rate: how far a step goes, 0.001 unless given, and less above 256 units; decay: how far back
-        to what was trained; both from 0 to 1.
-        """
-        for name, value in (("rate", rate), ("decay", decay)):
-            if value is not None and not 0 <= value <= 1:
-                raise LightRNNError(f"{name} must be a number from 0 to 1, got {value}")
-        ids = self.read_text(text)
-        return measure(lambda: self.read_adapting(ids, rate, decay).log_probs, ids, self.vocabulary, "stream")
+    @property
+    def networks(self) -> "list[NetworkLM]":
+        return [self]
 
     def reset(self) -> None:
-        """Forget what `adapt` learned: the weights are again, bit for bit, what they were. Words that were added stay,
-        with the weights that they were given."""
+        """See LM.reset. Words that were added stay, with the weights that they were given."""
         if self._has_learned:
             self._adapter.reset()
             self._weights_changed()
             self._make_predictor, self._reads_by_torch, self._loaded = self._before_learning
+            self._has_learned = False
 
-    def read_adapting(
-        self, ids: Ids, rate: float | None = None, decay: float = DECAY, progress: Progress = silent
-    ) -> Reading:
-        """Score a text as one stream, and learn from it on the way. Steps are per weight, and in a wide network more of
-        them come together, so that it takes smaller ones."""
-        rate = RATE * min(1.0, WIDTH / self.config.hidden_size) if rate is None else rate
-        adapter = self._adapter
-        try:
-            return adapter.read(ids, rate, decay, progress)
-        finally:
+    def checkpoint(self) -> Callable[[], None]:
+        """What puts back, when it is called, all that it has learned by now, and nothing that it learns from now on."""
+        if not self._has_learned:
+            return self.reset
+        weights = self._adapter.weights()
+
+        def put_back() -> None:
+            self._adapter.put_back(weights)
             self._weights_changed()
 
-    @property
-    def _has_learned(self) -> bool:
-        return "_adapter" in self.__dict__
+        return put_back
+
+    def read_adapting(
+        self, ids: Ids, rate: float | None = None, decay: float | None = None, progress: Progress = silent
+    ) -> Reading:
+        """Steps are per weight, and in a wide network more of them come together, so that it takes smaller ones."""
+        rate = RATE * min(1.0, WIDTH / self.config.hidden_size) if rate is None else rate
+        adapter, put_back = self._adapter, self.checkpoint()
+        self._has_learned = True
+        try:
+            reading = adapter.read(ids, rate, DECAY if decay is None else decay, progress)
+        except BaseException:
+            put_back()
+            raise
+        self._weights_changed()
+        return reading
 
     @cached_property
     def _adapter(self) -> "Adapter":
@@ -336,6 +348,7 @@ class NetworkLM(LM):
         self._become(grow(self.network(), words.vocabulary, placing))
         if learned:
             _ = self._adapter  # keeps the weights as they are without what was learned
+            self._has_learned = True
             self._use_weights(grow(now, words.vocabulary, placing))
         return list(words.vocabulary.words[known:])
 
@@ -362,9 +375,15 @@ class NetworkLM(LM):
         """
         if precision is not None and precision not in get_args(Precision):
             raise LightRNNError(f"precision must be {' or '.join(get_args(Precision))}, got {precision!r}")
+        path = path_of("path", path)
+        is_packed = path.suffix == ".lightrnn"
+        if not is_packed and (path.suffix in (".html", ".onnx") or path.suffix.lower() == ".lightrnn"):
+            raise LightRNNError(f"{path} would be a folder; end its name in .lightrnn, or use lightrnn pack")
+        if precision is not None and not is_packed:
+            raise LightRNNError(f"precision is for a packed file, got {precision} for the folder {path}; leave it out")
         if self._has_learned:
             check_finite({name: tensor.numpy(force=True) for name, tensor in self.model.state_dict().items()})
-        if Path(path).suffix == ".lightrnn":
+        if is_packed:
             with replace_output(path, "file", force=force) as stage:
                 stage.write_bytes(write(self.network(), precision or ("float16" if self._has_learned else "int8")))
             return

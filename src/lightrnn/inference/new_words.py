@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ..arguments import check_several, check_string, check_whole
 from ..errors import LightRNNError
 from ..models.sizes import head_of
 from ..packed.model import Network
@@ -69,6 +70,10 @@ class Wanted:
 
 def wanted(known: Vocabulary, words: Sequence[str], text: str, counts: Sequence[int] | None, min_count: int) -> Wanted:
     """What `NetworkLM.add_words` is asked for."""
+    check_string("text", text)
+    check_whole("min_count", min_count)
+    if counts is not None:
+        check_several("counts", counts)
     if not words and not text.split():
         raise LightRNNError("there are no words to add; give words, or a text that holds them")
     rules = known.rules
@@ -80,6 +85,11 @@ def wanted(known: Vocabulary, words: Sequence[str], text: str, counts: Sequence[
             raise LightRNNError(
                 f"counts are whole numbers from 1, one for each of {len(given)} words, and come without a text, got "
                 f"{str(counts)[:60]}"
+            )
+        if sum(counts) > known.counts.sum():
+            raise LightRNNError(
+                f"counts are of occurrences in the {known.counts.sum():,} words that the model was trained on, got "
+                f"{sum(counts):,} in all; scale them down"
             )
         seen = Counter(dict(zip(given, map(int, counts), strict=True)))
     if not text:

@@ -1,6 +1,6 @@
 """How flat a cache should be: what is best beside the other models of a mix on a held-out text.
 
-Shapes: N tokens, M models, F features of a network.
+Shapes: N tokens, M models.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..runtime import Progress, silent
 from ..text.rules import Convention
 from ..text.spelling import Ids
-from .cache import Array, CacheLM
+from .cache import CacheLM
 from .evaluation import perplexity_of
 from .features import Reading
 from .mixture import Mix, mixed, tune
@@ -22,7 +22,7 @@ FLATNESSES = [2.0 ** (step / 2) for step in range(13)]  # what is tried, 1 to 64
 
 def tuned_cache(
     cache: CacheLM,
-    features: Array,
+    reading: Reading,
     ids: Ids,
     others: NDArray[np.float64],
     convention: Convention | None = None,
@@ -30,9 +30,9 @@ def tuned_cache(
 ) -> CacheLM:
     """The cache with the flatness at which a mix with other models is best on a held-out text.
 
-    features (N, F) of the text; others (N, M): its natural-log probabilities by the other models.
+    reading: the text as the cache's network reads it; others (N, M): its natural-log probabilities by the other models.
     """
-    recalled = cache.recalled(features, ids, FLATNESSES, convention, progress)
+    recalled = cache.recalled(reading, ids, FLATNESSES, convention, progress)
     together = [np.column_stack([others, column]) for column in recalled.T]
     perplexities = [perplexity_of(mixed(columns, tune(columns))) for columns in together]
     return CacheLM(cache.network, cache.size, FLATNESSES[int(np.argmin(perplexities))])
@@ -51,15 +51,15 @@ class CachedReading:
     ) -> "CachedReading":
         """With the flatness and the weight that are best on a held-out text."""
         others = held_out.log_probs.sum(axis=1, keepdims=True, dtype=np.float64)
-        found = tuned_cache(cache, held_out.features, ids, others, convention, progress)
-        recalled = found.recalled(held_out.features, ids, [found.flatness], convention, progress)
+        found = tuned_cache(cache, held_out, ids, others, convention, progress)
+        recalled = found.recalled(held_out, ids, [found.flatness], convention, progress)
         return cls(found, tune(np.column_stack([others, recalled]))[1])
 
     def log_probs(
         self, reading: Reading, ids: Ids, convention: Convention, progress: Progress = silent
     ) -> NDArray[np.float64]:
         """(N, 1): the natural logs of a text's tokens."""
-        recalled = self.cache.recalled(reading.features, ids, [self.cache.flatness], convention, progress)
+        recalled = self.cache.recalled(reading, ids, [self.cache.flatness], convention, progress)
         columns = np.column_stack([reading.log_probs.sum(axis=1, dtype=np.float64), recalled])
         return mixed(columns, [1 - self.weight, self.weight])[:, None]
 
@@ -75,7 +75,7 @@ def tuned_mix(
     for m in loose:
         cache, (words, shares) = members[m], mix.translated(m, ids)
         assert isinstance(cache, CacheLM)
-        features = cache.network.token_features(words, progress=progress)
-        members[m] = found = tuned_cache(cache, features, words, columns[:, models])
-        columns[:, m] = found.recalled(features, words, [found.flatness])[:, 0] + shares
+        reading = cache.network.read(words, progress=progress)
+        members[m] = found = tuned_cache(cache, reading, words, columns[:, models])
+        columns[:, m] = found.recalled(reading, words, [found.flatness])[:, 0] + shares
     return Mix(members, tune(columns)), columns

@@ -9,6 +9,7 @@ from ..text.spelling import Ids
 from .cache import CacheLM
 from .evaluation import Evaluation, measure
 from .features import Reading
+from .lm import LM
 from .network import NetworkLM
 from .tuning import CachedReading
 
@@ -23,7 +24,7 @@ class Worth:
 
 
 def while_reading(
-    lm: NetworkLM,
+    lm: LM,
     ids: Ids,
     convention: Convention,
     *,
@@ -32,8 +33,8 @@ def while_reading(
     held_out: Ids | None = None,
     progress: Progress = silent,
 ) -> list[Worth]:
-    """Of a network that learns by these settings (`rate`, `decay`; {}: its own; None: not at all), and of the same with
-    a cache of so many words, whose weight and flatness are those that are best on a held-out text."""
+    """Of a model that learns by these settings (`rate`, `decay`; {}: its own; None: not at all), and of a network, the
+    same with a cache of so many words, whose weight and flatness are those that are best on a held-out text."""
 
     def read(text: Ids) -> Reading:
         if learning is None:
@@ -48,6 +49,7 @@ def while_reading(
         found.append(Worth("adapted", measure(lambda: reading.log_probs, ids, lm.vocabulary, convention), {}))
     if cache:
         assert held_out is not None
+        assert isinstance(lm, NetworkLM)
         cached = CachedReading.tuned(CacheLM(lm, cache), read(held_out), held_out, convention, progress)
         result = measure(lambda: cached.log_probs(reading, ids, convention, progress), ids, lm.vocabulary, convention)
         settings = {"size": cache, "weight": cached.weight, "flatness": cached.cache.flatness}

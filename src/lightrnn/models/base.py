@@ -224,6 +224,12 @@ class TorchReader:
         return self._asked(cast(RecurrentModel, self._model).features, codes, state)
 
     @torch.inference_mode()
+    def scored(self, codes: Codes, features: Array) -> Array:
+        device = _device(self._model)
+        known = torch.from_numpy(codes).to(device), torch.from_numpy(features).to(device)
+        return np.asarray(cast(RecurrentModel, self._model).scored(*known).float().cpu().numpy(), np.float32)
+
+    @torch.inference_mode()
     def _asked(self, ask: Ask, codes: Codes, state: Arrays | None) -> tuple[Array, Arrays]:
         before = None if state is None else to_tensors(state, self._model)
         found, after = ask(torch.from_numpy(codes).to(_device(self._model)), before)

@@ -148,16 +148,20 @@ class CodeNetwork:
 
     def code_log_probs(self, codes: Codes, state: Arrays | None = None) -> tuple[Array, Arrays]:
         """Equation (3) code by code: codes (B, K+S), the K before and the S to score → (B, S, 1), and the state."""
+        features, state = self.features(codes, state)
+        return self.scored(codes, features), state
+
+    def scored(self, codes: Codes, features: Array) -> Array:
+        """The last S of the codes (B, K+S) by their features (B, S, F): (B, S, 1)."""
         K = self.table.components
-        scored_by, state = self.features(codes, state)
-        features, targets = scored_by.reshape(-1, scored_by.shape[-1]), codes[:, K:].ravel()
+        features, targets = features.reshape(-1, features.shape[-1]), codes[:, K:].ravel()
         found = np.zeros(len(targets), np.float32)
         for s, (first, n) in enumerate(zip(self.offsets, self.table.shape, strict=True)):
             where = np.flatnonzero((targets >= first) & (targets < first + n))
             for some in np.split(where, range(0, len(where), max(AT_ONCE // max(n, 1), 1))[1:]):
                 if len(some):
                     found[some] = self.picked(s, features[some], targets[some] - first, _before(codes, some, K, s))
-        return found.reshape(len(codes), -1, 1), state
+        return found.reshape(len(codes), -1, 1)
 
     def picked(self, component: int, features: Array, values: Numbers, before: Codes) -> Array:
         """(P,): the log-probabilities of one value each; before (P, component): the codes before them, of all

@@ -57,7 +57,10 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     settle(folder)
     if folder.is_file():
-        raise LightRNNError(f"{folder} is a file, where a model folder is needed; give the one that it was made from")
+        raise LightRNNError(
+            f"{folder} is a file, where a model folder is needed; give one of lightrnn train, or make "
+            "one of a packed file in Python: lightrnn.load(FILE).save(FOLDER)"
+        )
     if not folder.exists():
         raise LightRNNError(f"{folder} does not exist; give a folder that lightrnn train made")
     if not (folder / CONFIG).is_file():

@@ -82,11 +82,15 @@ class LightRNN(RecurrentModel):
         of which every track has as many.
         """
         features, state = self.features(codes, state)
+        return self.scored(codes, features), state
+
+    def scored(self, codes: Tensor, features: Tensor) -> Tensor:
+        """See RecurrentModel; without gradients in little memory, whatever the table."""
         at_once = len(codes) if torch.is_grad_enabled() else max(1, SCORES // (features.shape[1] * max(self.shape) + 1))
         tracks = zip(torch.split(codes, at_once), torch.split(features, at_once), strict=True)
-        return torch.cat([self.scored(*some) for some in tracks]), state
+        return torch.cat([self.scored_together(*some) for some in tracks])
 
-    def scored(self, codes: Tensor, features: Tensor, first: Tensor | None = None) -> Tensor:
+    def scored_together(self, codes: Tensor, features: Tensor, first: Tensor | None = None) -> Tensor:
         """The last S of the codes (B, K+S) by their features (B, S, F): log-probabilities (B, S, 1); first: the
         `first_scores` of those that begin a word, where they are known."""
         features = features.flatten(0, 1)

@@ -40,6 +40,10 @@ class Reader(Protocol):
         """The same codes → what the S of them are scored by, (B, S, F), and the state."""
         ...
 
+    def scored(self, codes: Codes, features: Array) -> Array:
+        """The same codes by their features: what `code_log_probs` gives, (B, S, parts)."""
+        ...
+
     def word_vectors(self) -> Array:
         """(V, d): a vector for every word."""
         ...

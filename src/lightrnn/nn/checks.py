@@ -4,9 +4,6 @@ Types and shapes are always looked at. Values are not while PyTorch compiles, si
 the graph.
 """
 
-from math import inf
-from numbers import Integral
-
 import torch
 from torch import Tensor
 
@@ -22,16 +19,6 @@ def check_table(table: object, components: int = 0) -> None:
         raise LightRNNError(f"table must be a WordTable, got {type(table).__name__}; WordTable.from_bigrams makes one")
     if components and table.components != components:
         raise LightRNNError(f"table must have rows and columns, got one of {table.components} components")
-
-
-def check_size(name: str, size: object, *, least: int = 1) -> None:
-    if not isinstance(size, Integral) or size < least:
-        raise LightRNNError(f"{name} must be a whole number from {least}, got {size!r}")
-
-
-def check_scale(scale: float) -> None:
-    if not 0 <= scale < inf:
-        raise LightRNNError(f"scale must be a number from 0, got {scale!r}")
 
 
 def check_tensor(name: str, value: object) -> None:

@@ -85,7 +85,7 @@ def compress(
         divergence = None if hidden is None else _divergence(trained, softmax, hidden)
         layer = softmax
     lost = _lost(matrix, weights, table, vectors)
-    table_bytes = layer.codes.numel() * layer.codes.element_size()
+    table_bytes = sum(buffer.nbytes for buffer in layer.buffers())
     return Compressed(layer, lost, _bytes(trained), _bytes(layer), table_bytes, divergence)
 
 

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..arguments import check_number, check_whole
 from ..table.word_table import WordTable
-from .checks import check_scale, check_size, check_table, check_words
+from .checks import check_table, check_words
 from .layer import TableLayer
 from .starts import SCALE, start_vectors
 
@@ -23,8 +24,8 @@ class LightEmbedding(TableLayer):
 
     def __init__(self, table: WordTable, dim: int, *, sparse: bool = False, scale: float = SCALE) -> None:
         check_table(table)
-        check_size("dim", dim)
-        check_scale(scale)
+        check_whole("dim", dim)
+        check_number("scale", scale)
         super().__init__(table)
         self.dim, self.sparse = dim, sparse
         self.weight = nn.Parameter(torch.empty(sum(table.shape), dim))

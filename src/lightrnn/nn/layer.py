@@ -17,21 +17,18 @@ class TableLayer(nn.Module):
     """
 
     codes: Tensor
-    words: Tensor  # (V,): the word in each place
 
     def __init__(self, table: WordTable) -> None:
         super().__init__()
         self.shape = table.shape
         self.size = len(table)
         self.register_buffer("codes", torch.from_numpy(table.codes.astype(np.int32)))
-        self.register_buffer("words", torch.from_numpy(table.words), persistent=False)
         self._follow(table)
 
     def _follow(self, table: WordTable) -> None:
         self.alone = table.alone
         self.last_column = table.last_place[-1]
         self.is_full = table.is_full
-        self.words.copy_(torch.from_numpy(table.words))
 
     @property
     def table(self) -> WordTable:

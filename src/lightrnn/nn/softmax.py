@@ -13,13 +13,15 @@ gated map, where ŷ is y over its root mean square, and through a bias for every
 from numbers import Integral
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..arguments import check_number, check_whole
 from ..errors import LightRNNError
 from ..table.word_table import WordTable
-from .checks import check_hidden, check_scale, check_size, check_table, check_targets, check_words
+from .checks import check_hidden, check_table, check_targets, check_words
 from .embedding import LightEmbedding
 from .functional import head_log_probs, head_scores, precise, projection_between, without_missing
 from .layer import TableLayer
@@ -73,6 +75,8 @@ class LightSoftmax(TableLayer):
     thousands of words alone, in order of falling frequency.
     """
 
+    words: Tensor  # int32 (V,), the word in each place: what follows from the table, and is not saved
+
     def __init__(
         self,
         table: WordTable,
@@ -85,13 +89,13 @@ class LightSoftmax(TableLayer):
         scale: float = SCALE,
     ) -> None:
         check_table(table, components=2)
-        check_size("in_features", in_features)
-        check_size("head", head, least=0)
-        check_scale(scale)
+        check_whole("in_features", in_features)
+        check_whole("head", head, least=0)
+        check_number("scale", scale)
         super().__init__(table)
         if tied is not None:
             self._check_tied(tied, dim)
-        check_size("dim", D := tied.dim if tied is not None else dim if dim is not None else in_features)
+        check_whole("dim", D := tied.dim if tied is not None else dim if dim is not None else in_features)
         self.in_features, self.dim = in_features, D
         R, C = self.shape
         self.projection = projection_between(in_features, D)
@@ -223,7 +227,8 @@ class LightSoftmax(TableLayer):
             columns = self._column_log_probs(features[:, None], rows)  # (P, R - A, C)
             shared = (found[:, self.alone :, None] + columns).flatten(1)[:, : self.size - self.alone]
             found = torch.cat([found[:, : self.alone], shared], dim=1)
-        by_id = torch.empty_like(self.words).scatter(0, self.words, torch.arange(self.size, device=found.device))
+        by_id = torch.arange(self.size, device=found.device)
+        by_id = torch.empty_like(by_id).scatter(0, self.words.long(), by_id)
         return found[:, by_id].view(*hidden.shape[:-1], self.size)
 
     # --- choosing words
@@ -238,7 +243,7 @@ class LightSoftmax(TableLayer):
         blocks = [self._best_places(block, k) for block in torch.split(features, POSITIONS)]
         values, places = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         shape = (*hidden.shape[:-1], k)
-        return TopK(values.view(shape), self.words[places].view(shape))
+        return TopK(values.view(shape), self.words[places].long().view(shape))
 
     def _best_places(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         def open_rows(positions: Tensor, rows: Tensor) -> Tensor:
@@ -274,7 +279,12 @@ class LightSoftmax(TableLayer):
         if len(where):
             columns = _draw(self._column_log_probs(features[where], rows[where]), temperature, generator)
             places[where] = self.alone + (rows[where] - self.alone) * self.shape[1] + columns
-        return self.words[places].view(hidden.shape[:-1])
+        return self.words[places].long().view(hidden.shape[:-1])
+
+    def _follow(self, table: WordTable) -> None:
+        super()._follow(table)
+        words = torch.from_numpy(table.words.astype(np.int32)).to(self.codes.device)
+        self.register_buffer("words", words, persistent=False)
 
     def extra_repr(self) -> str:
         return (
@@ -286,4 +296,5 @@ def _draw(log_probs: Tensor, temperature: float, generator: torch.Generator | No
     """log-probabilities (P, n) → one draw each, (P,)."""
     if not len(log_probs):
         return log_probs.new_zeros(0, dtype=torch.int64)
-    return torch.multinomial((log_probs / temperature).softmax(dim=-1), 1, generator=generator).squeeze(1)
+    scaled = (log_probs - log_probs.amax(dim=-1, keepdim=True)).double() / temperature  # finite, however low it is
+    return torch.multinomial(scaled.softmax(dim=-1), 1, generator=generator).squeeze(1)

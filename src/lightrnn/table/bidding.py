@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..runtime import Progress, in_parallel, silent
 from .costs import Distances
+from .transport import take
 
 CANDIDATES = 32
 SIBLINGS = 32  # values that lie side by side are looked at together …
@@ -169,7 +170,7 @@ def _phase(costs, candidates, group, firsts, prices, epsilon, chosen):  # type: 
         chosen[word] = i
         first = firsts[g, i]
         places = firsts[g, i + 1] - first
-        dropped = _take(heaps[first : first + places], owners[first : first + places], held[g, i], bid, word)
+        dropped = take(heaps[first : first + places], owners[first : first + places], held[g, i], bid, word)
         if dropped < 0:
             held[g, i] += 1
         else:
@@ -179,26 +180,3 @@ def _phase(costs, candidates, group, firsts, prices, epsilon, chosen):  # type: 
         if held[g, i] == places:
             prices[g, i] = heaps[first]
     return True
-
-
-@njit(cache=True, nogil=True)
-def _take(heap, owner, held, bid, word):  # type: ignore[no-untyped-def]
-    """A bid into a heap, lowest first, that holds so many; returns who had to go where it was full, else -1."""
-    places = len(heap)
-    if held < places:
-        dropped, h = -1, held
-        while h > 0 and heap[(h - 1) >> 1] > bid:
-            heap[h], owner[h] = heap[(h - 1) >> 1], owner[(h - 1) >> 1]
-            h = (h - 1) >> 1
-    else:
-        dropped, h = owner[0], 0
-        while True:
-            child = 2 * h + 1
-            if child + 1 < places and heap[child + 1] < heap[child]:
-                child += 1
-            if child >= places or heap[child] >= bid:
-                break
-            heap[h], owner[h] = heap[child], owner[child]
-            h = child
-    heap[h], owner[h] = bid, word
-    return dropped

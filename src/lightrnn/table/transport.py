@@ -102,30 +102,40 @@ def _auction(costs, least, capacities, prices, epsilon, assigned):  # type: igno
         second = _least_of(bits)
         bid = prices[chosen] + epsilon + (np.float64(values[second] - best) if bits[second] < never else 0.0)
         assigned[word] = chosen
-        heap, owner, places = bids[chosen], bidders[chosen], capacities[chosen]
-        if held[chosen] < places:
-            k = held[chosen]
+        places = capacities[chosen]
+        dropped = take(bids[chosen, :places], bidders[chosen, :places], held[chosen], bid, word)
+        if dropped < 0:
             held[chosen] += 1
-            while k > 0 and heap[(k - 1) >> 1] > bid:
-                heap[k], owner[k] = heap[(k - 1) >> 1], owner[(k - 1) >> 1]
-                k = (k - 1) >> 1
         else:
             tail = head + waiting
-            queue[tail if tail < size else tail - size] = owner[0]
+            queue[tail if tail < size else tail - size] = dropped
             waiting += 1
-            k = 0
-            while True:
-                child = 2 * k + 1
-                if child + 1 < places and heap[child + 1] < heap[child]:
-                    child += 1
-                if child >= places or heap[child] >= bid:
-                    break
-                heap[k], owner[k] = heap[child], owner[child]
-                k = child
-        heap[k], owner[k] = bid, word
         if held[chosen] == places:
-            prices[chosen] = heap[0]
-            rounded[chosen] = np.float32(heap[0])
+            prices[chosen] = bids[chosen, 0]
+            rounded[chosen] = np.float32(bids[chosen, 0])
+
+
+@njit(cache=True, nogil=True)
+def take(heap, owner, held, bid, word):  # type: ignore[no-untyped-def]
+    """A bid into a heap, lowest first, that holds so many; returns who had to go where it was full, else -1."""
+    places = len(heap)
+    if held < places:
+        dropped, h = -1, held
+        while h > 0 and heap[(h - 1) >> 1] > bid:
+            heap[h], owner[h] = heap[(h - 1) >> 1], owner[(h - 1) >> 1]
+            h = (h - 1) >> 1
+    else:
+        dropped, h = owner[0], 0
+        while True:
+            child = 2 * h + 1
+            if child + 1 < places and heap[child + 1] < heap[child]:
+                child += 1
+            if child >= places or heap[child] >= bid:
+                break
+            heap[h], owner[h] = heap[child], owner[child]
+            h = child
+    heap[h], owner[h] = bid, word
+    return dropped
 
 
 @njit(cache=True, nogil=True)

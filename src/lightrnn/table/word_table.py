@@ -362,7 +362,8 @@ class WordTable:
         try:
             return cls.parse(Path(path).read_bytes(), str(path), vocabulary)
         except OSError as error:
-            raise LightRNNError(f"cannot read the table {path}: {error.strerror or error}") from None
+            reason = error.strerror or str(error)
+            raise LightRNNError(f"cannot read the table {path}: {reason}; give a table.tsv of a model") from None
 
     @classmethod
     def parse(cls, data: bytes, path: str, vocabulary: Vocabulary) -> "WordTable":

@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast, get_args
 
+from ..arguments import check_string
 from ..border import check, maybe, record, shown, text, true_or_false
 from ..errors import LightRNNError
 
@@ -81,6 +82,7 @@ class TextRules:
 
         What a terminal of another encoding passed on as single bytes is read as the UTF-8 that it was.
         """
+        check_string("text", text)
         try:
             if not text.isascii():
                 text = text.encode(errors="surrogateescape").decode()

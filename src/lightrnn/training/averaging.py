@@ -1,8 +1,8 @@
 """A mean of the weights that a run passes through, in which later ones count more.
 
-At a constant rate the weights wander about a valley; their mean lies in the middle of it. That of the last t weights
-counts the i-th as often as (i + POWER - 1)! / (i - 1)!, about i^POWER (Shamir and Zhang, 2013): what is early is soon
-forgotten however long the run is to be, so that the mean can be asked for at any time and no end need be known.
+At a constant rate the weights wander about a valley; their mean lies in the middle of it. After t of them the i-th
+counts as (i + POWER - 1)! / (i - 1)!, about i^POWER (Shamir and Zhang, 2013): what is early is soon forgotten however
+long the run is to be, so that the mean can be asked for at any time and no end need be known.
 """
 
 import copy
@@ -21,6 +21,7 @@ class Average:
 
     def __init__(self, model: RecurrentModel) -> None:
         self.model = copy.deepcopy(model)
+        self.model.recurrence.flatten_parameters()  # one piece of memory, which cuDNN wants, is four once it is copied
 
     @torch.no_grad()
     def add(self, model: RecurrentModel, step: int) -> None:

@@ -90,7 +90,14 @@ def refine(
         raise LightRNNError(NOTHING_TO_REFINE)
     refinement: Refinement = REFINEMENTS[config.refine]
     found = refinement.find(model, ids, vocabulary, config, seed, progress)
-    moved = (old.codes != found.table.codes).any(axis=1)
+    moved = np.ones(len(old), bool)
+    if found.table.shape == old.shape:
+        moved = (old.codes != found.table.codes).any(axis=1)
+    if found.table.shape != old.shape or np.delete(moved, old.sharing).any():
+        raise LightRNNError(
+            f"the refinement {config.refine} found a table of shape {found.table.shape} in which words alone "
+            f"moved; only those that share rows may, in one of shape {old.shape}: make it by model.table.with_shared"
+        )
     share = float(vocabulary.counts[moved].sum() / max(vocabulary.counts.sum(), 1))
     return replace(found, moved=int(moved.sum()), moved_tokens=share, seconds=time.perf_counter() - begin)
 

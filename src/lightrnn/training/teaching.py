@@ -188,7 +188,7 @@ class Lessons:
         targets = codes[:, student.components :]
         where = (targets.flatten() < student.shape[0]).nonzero().squeeze(1)  # (P,)
         scores = student.first_scores(features.flatten(0, 1)[where])  # (P, n)
-        losses = -student.scored(codes, features, scores).float().squeeze(-1)
+        losses = -student.scored_together(codes, features, scores).float().squeeze(-1)
         outcomes = self._outcome_of[targets.flatten()[where]][:, None]
         beyond = self._taught(window, number)  # q, from which what the text says is taken: (P, M+1)
         beyond.scatter_add_(1, outcomes, beyond.new_full(outcomes.shape, -1.0))
