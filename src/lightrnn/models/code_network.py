@@ -54,22 +54,22 @@ class Steps:
         after: list[list[Array]] = []
         for layer, (W, U, b_input, b_hidden) in enumerate(self._layers):
             if layer:
-                inputs = after[-1][0] @ W + b_input
+                inputs = product(after[-1][0], W) + b_input
             before = [array[layer] for array in state]  # (1 or B, H) each
-            after.append(self._cell.step(inputs, before[0] @ U + b_hidden, before))
+            after.append(self._cell.step(inputs, product(before[0], U) + b_hidden, before))
         return after[-1][0], tuple(np.stack(arrays) for arrays in zip(*after, strict=True))
 
     def _inputs(self, numbers: Numbers) -> Array:
         """W·x + b of the first layer, (B, G·H)."""
         W, _, b_input, _ = self._layers[0]
         if len(self._vectors) * len(b_input) > LARGEST_TABLE:
-            return self._vectors[numbers] @ W + b_input
+            return product(self._vectors[numbers], W) + b_input
         return self._products[numbers]
 
     @cached_property
     def _products(self) -> Array:
         W, _, b_input, _ = self._layers[0]
-        products: Array = self._vectors @ W + b_input  # (N, G·H)
+        products: Array = product(self._vectors, W) + b_input  # (N, G·H)
         return products
 
 
@@ -104,21 +104,21 @@ class CodeNetwork:
 
     def project(self, hidden: Array) -> Array:
         """What codes are scored by: outputs of the recurrence (P, H) → features (P, F)."""
-        return hidden if self._projection is None else hidden @ self._projection
+        return hidden if self._projection is None else product(hidden, self._projection)
 
     def log_probs(self, component: int, features: Array, prefix: Numbers) -> Array:
         """Equation (2): features (P, F), the codes before (P, component), counted from 0 in each component → natural
         logs (P, n_component); see LightRNN.scores."""
         if component == 0 and self._head:
-            of_head = _log_softmax(features @ self._head_vectors + self._head_biases)
-            within = _log_softmax(features @ self._vectors[0][:, self._head :] + self._biases[0][self._head :])
+            of_head = _log_softmax(product(features, self._head_vectors) + self._head_biases)
+            within = _log_softmax(product(features, self._vectors[0][:, self._head :]) + self._biases[0][self._head :])
             return np.concatenate([of_head[:, :-1], within + of_head[:, -1:]], axis=1)
         return _log_softmax(self._scores(component, features, prefix))
 
     def _scores(self, component: int, features: Array, prefix: Numbers) -> Array:
         bias = self._biases[component]
         of_words = bias.ndim > 1
-        scores: Array = features @ self._vectors[component]
+        scores = product(features, self._vectors[component])
         scores += bias[self.table.prefix_numbers(prefix)] if of_words else bias
         last = self.table.last_place
         if not self.table.is_full and last[component] < self.table.shape[component] - 1:
@@ -167,9 +167,9 @@ class CodeNetwork:
         """(P,): the log-probabilities of one value each; before (P, component): the codes before them, of all
         components."""
         if component == 0 and self._head:
-            found = _pick(features @ self._head_vectors + self._head_biases, np.minimum(values, self._head))
+            found = _pick(product(features, self._head_vectors) + self._head_biases, np.minimum(values, self._head))
             rest = np.flatnonzero(values >= self._head)
-            within = features[rest] @ self._vectors[0][:, self._head :] + self._biases[0][self._head :]
+            within = product(features[rest], self._vectors[0][:, self._head :]) + self._biases[0][self._head :]
             found[rest] += _pick(within, values[rest] - self._head)
             return found
         return _pick(self._scores(component, features, before - np.array(self.offsets[:component], np.int64)), values)
@@ -187,6 +187,14 @@ class CodeNetwork:
                 for s in range(length):
                     vectors[block], state = self.steps(spelled[block, s], state)
         return vectors
+
+
+def product(left: Array, right: Array) -> Array:
+    """left (M, N) times right (N, P), of finite numbers. Some of OpenBLAS's kernels for small matrices now and then raise
+    the processor's flag of an invalid operation for what no result is made of, which NumPy would warn of."""
+    with np.errstate(invalid="ignore"):
+        found: Array = left @ right
+    return found
 
 
 def _expected(config: ModelConfig, table: WordTable) -> dict[str, NDArray[Any]]:
