@@ -190,8 +190,8 @@ class CodeNetwork:
 
 
 def product(left: Array, right: Array) -> Array:
-    """left (M, N) times right (N, P), of finite numbers. Some of OpenBLAS's kernels for small matrices now and then raise
-    the processor's flag of an invalid operation for what no result is made of, which NumPy would warn of."""
+    """left (M, N) times right (N, P), of finite numbers. One of OpenBLAS's kernels for small matrices now and then sets
+    the processor's flag of an invalid operation in lanes that no result comes from; NumPy would warn of it."""
     with np.errstate(invalid="ignore"):
         found: Array = left @ right
     return found
