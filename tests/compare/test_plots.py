@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from lightrnn.compare import plots
 from lightrnn.compare.grid import slug
@@ -96,11 +98,13 @@ def test_families_of_one_name_look_alike(drawn: dict[str, Any], tmp_path: Path) 
     assert line(drawn["a-text-size.png"], "tied")[-2:] == [(20_000, 38)] * 2
 
 
-def test_few_sizes_have_a_colour_each(drawn: dict[str, Any], tmp_path: Path) -> None:
+def test_few_sizes_have_a_name_each(drawn: dict[str, Any], tmp_path: Path) -> None:
     plots.plots(Layout(("a text",), MODELS[-5:]), RUNS, tmp_path, slug)
     assert [*drawn] == ["a-text-time.png", "a-text-size.png", "a-text-bytes.png"]
-    assert legend(drawn["a-text-size.png"]) == [model.name for model in MODELS[-5:]]
-    assert names(drawn["a-text-size.png"]) == []
+    size = drawn["a-text-size.png"]
+    assert names(size) == [model.name for model in MODELS[-5:]]
+    assert size.get_legend() is None
+    assert [line.get_marker() for line in size.lines] == ["*"] * 4 + ["o"]
 
 
 def test_more_lines_than_colours_are_families(drawn: dict[str, Any], tmp_path: Path) -> None:
@@ -115,3 +119,22 @@ def test_what_is_not_finished_is_not_drawn(drawn: dict[str, Any], tmp_path: Path
     assert legend(drawn["a-text-size.png"]) == legend(drawn["a-text-time.png"]) == ["KN"]
     plots.plots(Layout(("a text",), MODELS), RUNS[:1], tmp_path, slug)
     assert line(drawn["a-text-alone.png"], "tied 10") == [(10, 85)]
+
+
+def test_names_cover_neither_points_nor_names(tmp_path: Path) -> None:
+    plot = Plot("x", "y")
+    random = np.random.default_rng(0)
+    points = {f"model number {i}": (float(x), float(y)) for i, (x, y) in enumerate(random.random((12, 2)))}
+    points["at the right edge, with a name that is long"] = (1.1, 0.5)
+    plot.axes.plot(*zip(*points.values(), strict=True), "o")
+    plot.name_points(points)
+    plot.save(tmp_path / "plot.png")
+    renderer = FigureCanvasAgg(plot.figure).get_renderer()
+    boxes = {text.get_text(): text.get_window_extent(renderer) for text in plot.axes.texts}
+    assert [*boxes] == [*points]
+    page = plot.axes.get_window_extent(renderer)
+    for name, box in boxes.items():
+        assert page.x0 <= box.x0
+        assert box.x1 <= page.x1
+        assert not any(box.overlaps(other) for others, other in boxes.items() if others != name)
+        assert not any(box.contains(*plot.axes.transData.transform(point)) for point in points.values())

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from ..models.sizes import human_bytes, human_count
-from ..plot import Plot
+from ..plot import Plot, Point
 from ..registry import KINDS
 from .tables import ALONE, PACKED, PARAMETERS, TEST, VALID, Column, Facts, Layout, ModelRow, family_name, mean, of
 
 Found = Mapping[str, list[Facts]]  # the finished runs of each model
 Groups = list[tuple[str, list[str]]]  # label, models
-Point = tuple[float, float]
 
 COLOURS = 10  # of lines in a plot, before the first comes again, with another marker
 MARKERS = "o^sDv"
@@ -70,23 +69,26 @@ def _time_plot(groups: Groups, found: Found, path: Path) -> Path:
 
 
 def _size_plot(layout: Layout, found: Found, size: Column, path: Path) -> Path:
-    """Test perplexity against parameters, or bytes of one file, means over seeds; where there are many sizes of a kind,
-    by families, with the frontier of all networks."""
+    """Test perplexity against parameters, or bytes of one file, means over seeds; networks that have a table are stars.
+    Where there are many sizes of a kind, by families, with the frontier of all networks; else each has its name."""
     plot = Plot("bytes of one file, words included" if size is PACKED else size.name, "test perplexity")
     points = {model: (_figure(runs, size), _figure(runs, TEST)) for model, runs in found.items()}
+    ours = {model.name for model in layout.networks if KINDS[model.kind].has_table}
     many = any(len(family) >= MANY for family in layout.families)
-    ours = {model.name for model in layout.networks if KINDS[model.kind].has_table}  # which have stars
     for index, (label, models) in enumerate(_groups(layout, found, by_family=many)):
         there = [points[model] for model in models if model in points]
-        look = _look(index) | ({"marker": "*", "markersize": 13} if models[0] in ours else {})
-        plot.axes.plot(*zip(*there, strict=True), linestyle="", label=label, **look)
-    if many and (networks := {model.name: points[model.name] for model in layout.networks if model.name in points}):
+        look = _look(index) if many else {"color": "C0", "marker": MARKERS[0]}
+        if models[0] in ours:
+            look |= {"marker": "*", "markersize": 13} | ({} if many else {"color": "C3"})
+        plot.axes.plot(*zip(*there, strict=True), linestyle="", label=label if many else None, **look)
+    plot.axes.set_yscale("log")
+    _count_along_x(plot, human_bytes if size is PACKED else human_count)
+    if not many:
+        plot.name_points(points)
+    elif networks := {model.name: points[model.name] for model in layout.networks if model.name in points}:
         best = frontier(networks)
         plot.axes.plot(*zip(*best.values(), strict=True), "-", color="grey", zorder=1, label="frontier")
-        for model, point in best.items():
-            _name_point(plot, model, point)
-    _count_along_x(plot, human_bytes if size is PACKED else human_count)
-    plot.axes.set_yscale("log")
+        plot.name_points(best, points.values())
     return plot.save(path)
 
 
@@ -115,18 +117,16 @@ def _alone_curves(layout: Layout, found: Found) -> list[list[ModelRow]]:
 def _alone_plot(curves: list[list[ModelRow]], found: Found, path: Path) -> Path:
     """Validation perplexity against how many words stand alone, means over seeds; what chose their number is named."""
     plot = Plot("words alone", "validation perplexity")
+    named: dict[str, Point] = {}
+    drawn: list[Point] = []
     for models in curves:
         points = {model: (_figure(found[model.name], ALONE), _figure(found[model.name], VALID)) for model in models}
         plot.axes.plot(*zip(*sorted(points.values()), strict=True), "o-", label=family_name(models))
-        for model, point in points.items():
-            if isinstance(model.alone, str):
-                _name_point(plot, model.name, point)
+        named |= {model.name: point for model, point in points.items() if isinstance(model.alone, str)}
+        drawn.extend(points.values())
     _count_along_x(plot)
+    plot.name_points(named, drawn)
     return plot.save(path)
-
-
-def _name_point(plot: Plot, name: str, point: Point) -> None:
-    plot.axes.annotate(name, point, (3, 4), textcoords="offset points", fontsize=7, rotation=30)
 
 
 def _count_along_x(plot: Plot, shown: Callable[[float], str] = human_count) -> None:
