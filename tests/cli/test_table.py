@@ -64,7 +64,7 @@ def test_a_word_with_its_mates(shown: Shown, read: tuple[WordTable, Vocabulary],
     row, column = divmod(int(table.places[w]), columns)
     first, *lines = shown("--word", word, "--words", 100).splitlines()
     place = ", ".join(str(code) for code in table.codes[w])
-    assert first == f"{word}: place ({place}), {vocabulary.counts[w]:,} occurrences"
+    assert first == f"{word}: place ({place}), {vocabulary.counts[w]:,} occurrence{'s' * int(vocabulary.counts[w] != 1)}"
     for line, place in zip(lines, ({"row": row}, {"column": column}), strict=True):
         ((kind, index),) = place.items()
         mates = [mate for mate in members(table, vocabulary, **place) if mate != word]
@@ -113,21 +113,40 @@ def test_the_program_writes_the_page(call: Call, model: Path, tmp_path: Path) ->
     assert json.loads(data[1])["title"] == "Word table of model"
 
 
-def test_rows_that_cannot_be_ranked_are_not_shown(call: Call, tmp_path: Path) -> None:
-    """A validation text with but a few of the words: most rows have too little in it."""
-    words = [f"w{i:02}" for i in range(100)]
-    (tmp_path / "train.txt").write_text((" ".join(words) + "\n") * 20, encoding="utf-8")
-    (tmp_path / "valid.txt").write_text((" ".join(words[:36]) + "\n") * 10, encoding="utf-8")
+WORDS = [f"w{i:02}" for i in range(100)]
+
+
+def model_of_a_hundred(call: Call, folder: Path, valid: list[str]) -> None:
+    """A model folder and its data, of a hundred words in the order of the table; a validation text of some of them."""
+    (folder / "train.txt").write_text((" ".join(WORDS) + "\n") * 20, encoding="utf-8")
+    (folder / "valid.txt").write_text((" ".join(valid) + "\n") * 10, encoding="utf-8")
     assert call("prepare", "train.txt", "--valid", "valid.txt", "-o", "data").code == 0
-    table = [f"{word}\t{i // 11}\t{i % 11}\n" for i, word in enumerate(["</s>", "<unk>", *words])]
-    (tmp_path / "table.tsv").write_text(
+    table = [f"{word}\t{i // 11}\t{i % 11}\n" for i, word in enumerate(["</s>", "<unk>", *WORDS])]
+    (folder / "table.tsv").write_text(
         "".join(["# lightrnn table, shape 10x11\nword\trow\tcolumn\n", *table]), encoding="utf-8"
     )
     printed(call("train", "data", "--table", "table.tsv", "-o", "model", *SMALL))
+
+
+def test_rows_that_cannot_be_ranked_are_not_shown(call: Call, tmp_path: Path) -> None:
+    """A validation text with but a few of the words: most rows have too little in it."""
+    model_of_a_hundred(call, tmp_path, WORDS[:36])
     facts = json.loads(call("table", "model", "--data", "data", "--count", "12", "--json").out)
     assert {line["row"] for line in facts["shown"]} == {0, 1, 2}
     assert facts["unranked"] == 7
     shown = call("table", "model", "--data", "data", "--count", "12").out
     assert len([line for line in shown.splitlines() if line.startswith("row ")]) == 3
     assert "7 of 10 rows could not be ranked: fewer than 8 of their words" in shown
+    assert facts["text"] == "valid"
     assert "could not be ranked" not in call("table", "model").out
+
+
+def test_rows_of_rare_words_are_ranked_by_the_training_text(call: Call, tmp_path: Path) -> None:
+    model_of_a_hundred(call, tmp_path, WORDS[::30])
+    facts = json.loads(call("table", "model", "--data", "data", "--json").out)
+    assert facts["text"] == "train"
+    assert len(facts["shown"]) == 9
+    assert facts["unranked"] == 1  # the short last row
+    shown = call("table", "model", "--data", "data").out
+    assert "by the training text, since" in shown
+    assert "likeness of row mates on the training text" in shown

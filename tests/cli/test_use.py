@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.cells import cell_len
 
 import lightrnn
 from helpers import FLOAT32, TIMEOUT, Call, Refusal, printed, refused, started
-from lightrnn.cli.next import Prompt
+from lightrnn.cli.next import CTRL_U, CTRL_W, Prompt, fitting
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
 from lightrnn.inference.cache import CacheLM
 from lightrnn.inference.mixture import Mix
@@ -85,6 +86,30 @@ def test_the_prompt_completes_words(models: list[Path]) -> None:
     prompt.text = "zzz"
     prompt.press("\t")
     assert prompt.text == "zzz"
+
+
+def test_a_prompt_takes_back_words_and_lines_and_tells_unknown_ones(models: list[Path]) -> None:
+    prompt = Prompt(lightrnn.load(models[0]), 3, text="w1 zzz w2")
+    assert prompt.unknown == ["zzz"]
+    prompt.press(CTRL_W)
+    assert prompt.text == "w1 zzz "
+    prompt.press(CTRL_W)
+    assert prompt.text == "w1 "
+    assert prompt.unknown == []
+    prompt.press(CTRL_U)
+    assert prompt.text == ""
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+@pytest.mark.parametrize("text", ["", "it was", "word " * 30, "広い言葉 " * 30])
+def test_a_prompt_stays_in_one_row(text: str, columns: int) -> None:
+    offered = [f"{i}:{'word' * i}" for i in range(1, 10)]
+    typed, hints = fitting(text, offered, columns)
+    assert cell_len(typed + hints) < columns
+    assert text.endswith(typed.removeprefix("…"))
+    assert typed == text or cell_len(typed) >= columns // 2 - 3
+    assert ("   " + "  ".join(offered)).startswith(hints)
+    assert columns == 20 or offered[0] in hints
 
 
 def test_a_prompt_with_a_cache_learns_the_words_just_typed(models: list[Path]) -> None:

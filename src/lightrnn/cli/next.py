@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.cells import cell_len
 
 from ..errors import LightRNNError
 from ..runtime import use_threads
@@ -40,9 +42,9 @@ def next_(
 
     The unknown word is left out unless asked for by --unk; the probabilities of the others are the same either way.
 
-    In the interactive prompt Tab takes the first suggestion, Alt and a digit any of them, Enter ends the sentence and
-    Ctrl-D the program. A mix with a cache (`lightrnn mix MODEL cache:500 --tune DATA -o mixed`) learns the words that
-    were just typed.
+    In the interactive prompt Tab takes the first suggestion, Alt and a digit any of them, Ctrl-W takes back a word,
+    Ctrl-U the line, Enter ends the sentence and Ctrl-D the program. A mix with a cache (`lightrnn mix MODEL cache:500
+    --tune DATA -o mixed`) learns the words that were just typed.
 
       lightrnn next model "it was a"
       lightrnn next model "it was a" --prefix th -k 5
@@ -74,6 +76,8 @@ def next_(
 
 
 ALT = "\x1b"  # what terminals send before a key that is pressed with Alt
+BACKSPACES, CTRL_U, CTRL_W = "\x7f\b", "\x15", "\x17"
+HINTS = 30  # columns of a line that suggestions have at least, where the terminal has as many again
 
 
 @dataclass
@@ -87,6 +91,12 @@ class Prompt:
     before: Any = None  # a state; None: nothing was before
 
     @property
+    def unknown(self) -> list[str]:
+        """Words before the one at the line's end that the model does not know, as they were typed."""
+        words = self.lm.vocabulary.rules.split(self.text.rpartition(" ")[0])
+        return [word for word in words if word not in self.lm]
+
+    @property
     def suggestions(self) -> list[str]:
         words = self.text.split(" ")
         state = self.lm.state(" ".join(words[:-1]), self.before)
@@ -94,10 +104,15 @@ class Prompt:
         return [word for word, _ in found]
 
     def press(self, key: str) -> None:
-        """Tab, and Alt with a digit, take a suggestion, backspace deletes, everything else is typed."""
+        """Tab, and Alt with a digit, take a suggestion; backspace, Ctrl-W and Ctrl-U delete; all else is typed."""
         chosen = 0 if key == "\t" else int(key[1:]) - 1 if key.startswith(ALT) else -1
-        if key in "\x7f\b":
+        if key in BACKSPACES:
             self.text = self.text[:-1]
+        elif key == CTRL_W:
+            before, space, _ = self.text.rstrip(" ").rpartition(" ")
+            self.text = before + space
+        elif key == CTRL_U:
+            self.text = ""
         elif chosen < 0:
             self.text += key if key.isprintable() else ""
         elif chosen < len(suggestions := self.suggestions):
@@ -114,31 +129,58 @@ def _interact(prompt: Prompt) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise LightRNNError("--interactive needs a terminal; without one, call lightrnn next for each context")
     screen.note("type; Tab takes the first suggestion, Alt-2 the second, Enter ends the sentence, Ctrl-D the program")
-    with _keys() as keys:
-        _show(prompt)
-        for key in keys:
-            if key in "\r\n":
-                _write(prompt)
-                prompt = prompt.entered()
-            else:
-                prompt.press(key)
+    try:
+        with _keys() as keys:
             _show(prompt)
-        if prompt.text.strip():
-            _write(prompt)
+            for key in keys:
+                if key in "\r\n":
+                    _write(prompt)
+                    prompt = prompt.entered()
+                else:
+                    prompt.press(key)
+                _show(prompt)
+            if prompt.text.strip():
+                _write(prompt)
+    finally:
+        _clear()
+
+
+def _clear() -> None:
     sys.stderr.write("\r\x1b[K")
+    sys.stderr.flush()
 
 
 def _write(prompt: Prompt) -> None:
-    sys.stderr.write("\r\x1b[K")
-    sys.stderr.flush()
+    _clear()
     sys.stdout.write(prompt.text.rstrip() + "\r\n")
     sys.stdout.flush()
 
 
 def _show(prompt: Prompt) -> None:
-    offered = "  ".join(f"{i}:{word}" for i, word in enumerate(prompt.suggestions, 1))
-    sys.stderr.write(f"\r\x1b[K{prompt.text}\x1b[s   \x1b[2m{offered}\x1b[0m\x1b[u")
+    offered = [f"{i}:{word}" for i, word in enumerate(prompt.suggestions, 1)] or ["no word begins so"]
+    if unknown := prompt.unknown:
+        offered.insert(0, f"({unknown[-1]} is not in the vocabulary)")
+    typed, hints = fitting(prompt.text, offered, shutil.get_terminal_size().columns)
+    back = f"\r\x1b[{cell_len(typed)}C" if typed else "\r"
+    sys.stderr.write(f"\r\x1b[K{typed}\x1b[2m{hints}\x1b[0m{back}")
     sys.stderr.flush()
+
+
+def fitting(text: str, offered: list[str], columns: int) -> tuple[str, str]:
+    """The end of a line that is typed and what is offered beneath the cursor, as much as one row of a terminal has."""
+    room = columns - 1  # at the last column some terminals begin a new row
+    most = max(room - HINTS, room // 2)
+    if cell_len(text) > most:
+        while cell_len(text) >= most:
+            text = text[1:]
+        text = "…" + text
+    hints = ""
+    for hint in offered:
+        longer = f"{hints}  {hint}" if hints else f"   {hint}"
+        if cell_len(text + longer) > room:
+            break
+        hints = longer
+    return text, hints
 
 
 @contextmanager
@@ -170,6 +212,8 @@ def _with_alt() -> Iterator[str]:
     elif key in "[O":
         while (key := sys.stdin.read(1)) and not "@" <= key <= "~":
             pass
+    else:
+        yield key  # after an escape that meant nothing
 
 
 next_.__name__ = "next"

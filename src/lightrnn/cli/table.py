@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..table.word_table import WordTable
+    from ..text.spelling import Ids
     from ..text.vocabulary import Vocabulary
 
-LEAST = 8  # words that a row must show in the validation text to be ranked by them
+LEAST = 8  # words that a row must show in a text to be ranked by them
 
 
 def table(
@@ -32,7 +33,7 @@ def table(
     count: Annotated[int, typer.Option("-k", "--count", min=1, help="How many rows to show.")] = 10,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="Data folder: show the rows that are most coherent in its validation text."),
+        typer.Option("--data", help="Data folder: show the rows that are most coherent in its text."),
     ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write a page as well, to explore the whole table in a browser.")
@@ -43,14 +44,14 @@ def table(
     """The word table: which words share a row or a column, frequent words first.
 
     Without --row, --column or --word it shows the rows whose words occur most often, or with --data those whose words
-    are used most alike in a text that the model was not trained on, and how alike the words of a row are on average,
-    by the cosine of their neighbours. In a table of more than two components, the first is the row and the others in
-    lexicographic order are the column. Words that stand alone share no row and have no column: they are counted apart,
-    and the rows that words share are numbered after theirs.
+    are used most alike in the validation text (in the training text, if the other shows too few words of each row), and
+    how alike the words of a row are on average, by the cosine of their neighbours. In a table of more than two
+    components, the first is the row and the others in lexicographic order are the column. Words that stand alone share
+    no row and have no column: they are counted apart, and the rows that words share are numbered after theirs.
 
     --json has table_shape; alone, null or the words that stand alone, with their count, tokens and share of the
-    training text; shown, a list of rows and columns; of a --word also word, count and place; with --data coherence,
-    random_coherence and how many rows are unranked.
+    training text; shown, a list of rows and columns; of a --word also word, count and place; with --data the text
+    (valid or train), coherence, random_coherence and how many rows are unranked.
 
       lightrnn table model --count 20
       lightrnn table model --word london --words 30
@@ -84,7 +85,9 @@ def table(
         return
     if word is not None:
         place = ", ".join(map(str, facts["place"]))
-        screen.out.print(f"{facts['word']}: place ({place}), {facts['count']:,} occurrences")
+        screen.out.print(
+            f"{facts['word']}: place ({place}), {facts['count']:,} occurrence{'s' * (facts['count'] != 1)}"
+        )
     elif row is None and column is None and view.table.alone:
         screen.out.print(_alone_line(facts["alone"]))
     _print_lines(facts["shown"])
@@ -139,35 +142,42 @@ class View:
 
     def overview(self, count: int, data: Path | None) -> dict[str, Any]:
         """So many rows, the most telling first; by a text, also how telling all of them are."""
-        from ..table.explorer import rows_and_columns
+        from ..table.explorer import rank_rows, rows_and_columns
 
-        ranked, (rows, _) = self.ranked(data), rows_and_columns(self.table)
-        facts: dict[str, Any] = {"shown": [self.line("row", int(r)) for r in ranked[:count]]}
-        return facts if data is None or not rows else facts | {"unranked": rows - len(ranked), **self.coherence(data)}
+        if data is None:
+            return {"shown": self._lines(rank_rows(self.table, self.vocabulary.counts), count)}
+        (rows, _), (text, ids, ranked) = rows_and_columns(self.table), self.ranked(data)
+        facts: dict[str, Any] = {"shown": self._lines(ranked, count)}
+        return facts | ({"text": text, "unranked": rows - len(ranked), **self.coherence(ids)} if rows else {})
 
-    def ranked(self, data: Path | None) -> NDArray[np.int64]:
-        """The rows, the most telling first; without those of which too little is known."""
+    def _lines(self, rows: NDArray[np.int64], count: int) -> list[dict[str, Any]]:
+        return [self.line("row", int(row)) for row in rows[:count]]
+
+    def ranked(self, data: Path) -> tuple[str, Ids, NDArray[np.int64]]:
+        """A text, and the rows that are most coherent in it first, without those of which it says too little: the
+        validation text; if that says too little of all rows, as where only rare words share them, the training text."""
         from ..table.coherence import row_coherence
         from ..table.explorer import rank_rows
         from ..text.corpus import Corpus
 
-        if data is None:
-            return rank_rows(self.table, self.vocabulary.counts)
         corpus = Corpus.load(data)
         if corpus.vocabulary.digest != self.vocabulary.digest:
             raise LightRNNError(f"--data {data} has another vocabulary than the model; give the data it was trained on")
-        coherence = row_coherence(self.table, corpus.split("valid"), least=LEAST)
-        return rank_rows(self.table, self.vocabulary.counts, coherence)
+        for split in ("valid", "train"):
+            ids = corpus.split(split)
+            ranked = rank_rows(self.table, self.vocabulary.counts, row_coherence(self.table, ids, least=LEAST))
+            if len(ranked):
+                break
+        return split, ids, ranked
 
-    def coherence(self, data: Path) -> dict[str, float]:
-        """How alike the words of a row are used in the validation text, and those of a random table's rows."""
+    def coherence(self, ids: Ids) -> dict[str, float]:
+        """How alike the words of a row are used in a text, and those of a random table's rows."""
         import numpy as np
 
         from ..table.coherence import table_coherence
         from ..table.word_table import WordTable
-        from ..text.corpus import Corpus
 
-        ids, shared = Corpus.load(data).split("valid"), self.table.shared
+        shared = self.table.shared
         places = np.random.default_rng(1).permutation(len(shared))
         random = self.table.with_shared(WordTable.from_places(places, shared.shape))
         return {"coherence": table_coherence(self.table, ids), "random_coherence": table_coherence(random, ids)}
@@ -196,15 +206,21 @@ class View:
 
 
 def _print_ranking(facts: dict[str, Any], rows: int) -> None:
+    text = {"valid": "validation", "train": "training"}[facts["text"]]
+    if facts["text"] == "train":
+        screen.out.print(
+            "by the training text, since in the validation text no row has enough words that occur often enough"
+        )
     if facts["unranked"]:
         screen.out.print(
             f"{facts['unranked']:,} of {rows:,} rows could not be ranked: fewer than "
-            f"{LEAST} of their words occur often enough in the validation text"
+            f"{LEAST} of their words occur often enough in the {text} text"
         )
-    screen.out.print(
-        f"likeness of row mates on the validation text: {facts['coherence']:.4f}, "
-        f"in a random table {facts['random_coherence']:.4f}"
-    )
+    if facts["unranked"] < rows:
+        screen.out.print(
+            f"likeness of row mates on the {text} text: {facts['coherence']:.4f}, "
+            f"in a random table {facts['random_coherence']:.4f}"
+        )
 
 
 def _alone_line(alone: dict[str, Any]) -> str:

@@ -157,6 +157,7 @@ def _follow(begin: Begin, device: torch.device) -> None:
 def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None:
     """Train, and tell how it goes."""
     from ..inference.loading import all_members
+    from ..models.folder import TRAINING
     from ..training import bootstrap
     from ..training.figures import training_figures
     from ..training.run import reopen
@@ -176,6 +177,11 @@ def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None
             paths = (data, begin.valid, begin.init, begin.table, begin.recipe)
             inputs = [path for path in paths if path is not None]
             inputs += all_members([begin.teacher]) if begin.teacher is not None else []
+            if not force and (out / TRAINING).exists():
+                raise LightRNNError(
+                    f"{out} exists and holds a run; go on with it by --resume, choose another -o, or replace it with "
+                    "--force"
+                )
             stage = staging.enter_context(replace_output(out, "model", inputs=inputs, force=force))
             given = _given(begin, stage)
         with screen.stop_requests() as stop, screen.training_screen() as (report, progress):
@@ -191,7 +197,8 @@ def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None
         command = shlex.join(["lightrnn", "train", str(data), "-o", str(out), "--resume"])
         screen.note(f"saved; go on with: {command}")
         raise typer.Exit(128 + number)
-    hint = " (for more: --resume --minutes N)" * outcome.reason.startswith("the minutes")
+    budget = next((name for name in ("epochs", "minutes") if outcome.reason.startswith(f"the {name}")), "")
+    hint = f" (for more: --resume --{budget} N)" * bool(budget)
     screen.note(f"{outcome.reason}{hint}; best validation perplexity {outcome.best_perplexity:.2f}; model in {out}")
 
 
