@@ -329,7 +329,9 @@ class Recipe:
         for name, section in values.items():
             if name not in names or not isinstance(section, dict):
                 known = ", ".join(f"[{known}]" for known in names)
-                raise LightRNNError(f"{origin} has {name!r} where only the sections {known} belong")
+                homes = [section.section for section in sections if name in {field.name for field in fields(section)}]
+                remedy = f"; put it under [{homes[0]}]" if homes else ""
+                raise LightRNNError(f"{origin} has {name!r} where only the sections {known} belong{remedy}")
         return cls(*(section.from_dict(values.get(section.section, {}), origin) for section in sections))  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:

@@ -107,6 +107,8 @@ def read_blocks(source: str | Path, begin: int = 0, end: int | None = None) -> I
                 f"{name} takes more than 128 MB to unfold, as zstd --long makes files; compress it without that"
             ) from None
         raise LightRNNError(f"{name} is not a complete {path.suffix} file ({error}); fetch it again") from None
+    except IsADirectoryError:
+        raise LightRNNError(f"{name} is a folder, where a file is needed; give a file in it") from None
     except OSError as error:
         raise LightRNNError(f"cannot read {name}: {error.strerror or error}; give a file that can be read") from None
 

@@ -114,7 +114,8 @@ def check_output(
             place = "the file" if sort == "file" else "in the folder"
             raise LightRNNError(f"{source} is {place} that would be replaced; choose another {option}")
     if not force:
-        raise LightRNNError(f"{path} exists; choose another {option}, or replace it with --force")
+        replace = "--force" if option.startswith("-") else "force=True"
+        raise LightRNNError(f"{path} exists; choose another {option}, or replace it with {replace}")
 
 
 def refuse_foreign(folder: Path, option: str = "-o") -> None:

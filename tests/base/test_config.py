@@ -35,6 +35,13 @@ def test_every_field_is_an_option_with_help() -> None:
         assert all(declared.metadata["about"] for declared in fields(section))
 
 
+def test_a_field_without_its_section_is_told_where_it_belongs() -> None:
+    with pytest.raises(LightRNNError, match=r"it has 'learning_rate' where only .* belong; put it under \[training\]$"):
+        Recipe.from_dict({"learning_rate": 0.1}, "it")
+    with pytest.raises(LightRNNError, match=r"it has 'rate' where only .* belong$"):
+        Recipe.from_dict({"rate": 0.1}, "it")
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_errors_name_field_option_rule_and_value(section: type) -> None:
     for declared in fields(section):

@@ -221,7 +221,7 @@ def test_a_kill_of_train_leaves_the_old_or_the_new_model(
         shutil.copytree(tmp_path / "0", tmp_path / name)
     assert call("info", "0/model").code == 0
     load_model(tmp_path / "1" / "model")
-    assert "2/model exists; choose another -o" in refused(call("train", text, "-o", "2/model", *SMALL))
+    assert "2/model exists and holds a run; go on with it" in refused(call("train", text, "-o", "2/model", *SMALL))
     for name in "012":
         model = tmp_path / name / "model"
         if moment == "after":  # the new run is whole: its model, its data, where it stands

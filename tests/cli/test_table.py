@@ -64,7 +64,9 @@ def test_a_word_with_its_mates(shown: Shown, read: tuple[WordTable, Vocabulary],
     row, column = divmod(int(table.places[w]), columns)
     first, *lines = shown("--word", word, "--words", 100).splitlines()
     place = ", ".join(str(code) for code in table.codes[w])
-    assert first == f"{word}: place ({place}), {vocabulary.counts[w]:,} occurrence{'s' * int(vocabulary.counts[w] != 1)}"
+    assert (
+        first == f"{word}: place ({place}), {vocabulary.counts[w]:,} occurrence{'s' * int(vocabulary.counts[w] != 1)}"
+    )
     for line, place in zip(lines, ({"row": row}, {"column": column}), strict=True):
         ((kind, index),) = place.items()
         mates = [mate for mate in members(table, vocabulary, **place) if mate != word]
@@ -74,6 +76,16 @@ def test_a_word_with_its_mates(shown: Shown, read: tuple[WordTable, Vocabulary],
     facts = json.loads(shown("--word", word, "--words", 1, "--json"))
     assert (facts["word"], facts["place"], facts["count"]) == (word, table.codes[w].tolist(), vocabulary.counts[w])
     assert [next(iter(line.items())) for line in facts["shown"]] == [("row", row), ("column", column)]
+
+
+def test_a_packed_file_shows_the_same(call: Call, shown: Shown, model: Path) -> None:
+    """Its words have another order, and with it words of one count."""
+    assert call("pack", model, "-o", "words.lightrnn").code == 0
+    options = ("--word", "london", "--words", "100", "--json")
+    found, wanted = (json.loads(text) for text in (printed(call("table", "words.lightrnn", *options)), shown(*options)))
+    assert (found["place"], found["count"]) == (wanted["place"], wanted["count"])
+    for line, other in zip(found["shown"], wanted["shown"], strict=True):
+        assert line | {"words": sorted(line["words"])} == other | {"words": sorted(other["words"])}
 
 
 def test_a_word_is_cleaned_as_text_is(shown: Shown) -> None:
@@ -150,3 +162,12 @@ def test_rows_of_rare_words_are_ranked_by_the_training_text(call: Call, tmp_path
     shown = call("table", "model", "--data", "data").out
     assert "by the training text, since" in shown
     assert "likeness of row mates on the training text" in shown
+    assert call("pack", "model", "-o", "words.lightrnn").code == 0
+    of_packed = json.loads(call("table", "words.lightrnn", "--data", "data", "--json").out)
+    assert {line["row"]: sorted(line["words"]) for line in of_packed["shown"]} == {
+        line["row"]: sorted(line["words"]) for line in facts["shown"]
+    }
+    assert of_packed["coherence"] == pytest.approx(facts["coherence"], rel=1e-9)
+    (tmp_path / "other.txt").write_text("quite other words\n" * 9, encoding="utf-8")
+    assert call("prepare", "other.txt", "-o", "strange").code == 0
+    assert "has another vocabulary than the model" in refused(call("table", "model", "--data", "strange"))

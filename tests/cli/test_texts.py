@@ -55,6 +55,17 @@ def test_a_note_on_unknown_words(call: Call, model: Path, taught: Path, tmp_path
     assert call("next", taught, "w1 w2").err == ""
 
 
+def test_a_note_on_punctuation_that_is_part_of_words(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "glued").write_text("it was late, and dark. it was late, said he.\n" * 20, encoding="utf-8")
+    (tmp_path / "apart").write_text(
+        "it was late , and dark , and he said to mr. w that it was late , and dark , and so on .\n" * 20,
+        encoding="utf-8",
+    )
+    told = call("prepare", "glued", "-o", "data").err
+    assert "note: 36% of the words end in punctuation, as 'late,' does" in told  # 4 of 10 words, and a sentence end
+    assert "punctuation" not in call("prepare", "apart", "-o", "other", "--min-count", "2").err
+
+
 def test_a_note_on_unknown_words_that_no_one_taught(call: Call, tmp_path: Path) -> None:
     (tmp_path / "train").write_text(made_up_text(500, 20, seed=1) + "once\n", encoding="utf-8")
     (tmp_path / "test").write_text("w1 w2 never\n" * 9, encoding="utf-8")

@@ -37,6 +37,16 @@ def test_folders_in_the_place_of_text(refuse: Refusal, world: World) -> None:
         assert told in refuse("evaluate", model, folder, world.train)
     assert "where text is needed" in refuse("train", model, "-o", "out", *SMALL)
     assert "where text is needed" in refuse("evaluate", model, model)
+    told = f"{model.parent} is a folder, where a file is needed; give a file in it"
+    assert told in refuse("score", model, model.parent)
+
+
+def test_packed_files_in_the_place_of_text(refuse: Refusal, call: Call, world: World) -> None:
+    assert call("pack", world.model, "-o", "words.lightrnn").code == 0
+    for command in (("evaluate", world.model), ("score", world.model), ("prepare", world.train, "--valid")):
+        end = ("-o", "out") if command[0] == "prepare" else ()
+        told = "words.lightrnn is a packed file of lightrnn, where text is needed; give a text file"
+        assert told in refuse(*command, "words.lightrnn", *end)
 
 
 def test_files_in_the_place_of_folders(refuse: Refusal, call: Call, world: World, tmp_path: Path) -> None:

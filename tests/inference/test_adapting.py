@@ -193,7 +193,7 @@ def test_what_cannot_learn_says_so() -> None:
         with pytest.raises(LightRNNError, match="cannot learn from what it reads; use one of lightrnn train"):
             model.adapt("w1 w2")
         model.reset()  # of what was never learned
-        with pytest.raises(LightRNNError, match="only a LightRNN by itself takes in words"):
+        with pytest.raises(LightRNNError, match="only a LightRNN takes in words"):
             model.add_words(["new"])
         with pytest.raises(LightRNNError, match="only a network can be saved"):
             model.save("anywhere")

@@ -332,6 +332,20 @@ def test_slips_are_told_by_name(kind: str, told: str) -> None:
     assert 5 not in model
 
 
+def test_what_a_prompt_shows_is_short() -> None:
+    lm = lm_of(V=23)
+    ngram = NGramLM(estimate(np.array([3, 4, 0, 4, 3, 0], np.int32), lm.vocabulary, 2))
+    cached = CacheLM(lm, 10)
+    assert repr(lm) == "<NetworkLM of 23 words>"
+    assert repr(lm.vocabulary) == "<Vocabulary of 23 words>"
+    assert repr(ngram) == "<NGramLM of 23 words>"
+    assert len(repr(lm.state("w1"))) < 100
+    assert len(repr(cached.state("w1 w2"))) < 200
+    found = lm.evaluate(np.array([3, 4, 0], np.int32))
+    assert repr(found).startswith(f"<Evaluation: perplexity {found.perplexity:.2f}, ")
+    assert "of 3 tokens" in repr(found)
+
+
 def test_a_state_of_another_model_is_refused() -> None:
     lm, other = lm_of(V=23), lm_of(V=23, units=9)
     mix = Mix([lm, other], [1, 1])

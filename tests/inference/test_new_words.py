@@ -168,7 +168,7 @@ def test_saved_and_loaded_it_is_the_same(trained: Path, tmp_path: Path) -> None:
     assert again.vocabulary.fingerprint == lm.vocabulary.fingerprint
     np.testing.assert_array_equal(again.distribution("the blik"), lm.distribution(state))
     assert packed.score("the blik to blok") == pytest.approx(lm.score("the blik to blok"), rel=0.01)  # int8
-    with pytest.raises(LightRNNError, match="exists"):
+    with pytest.raises(LightRNNError, match="mine exists; choose another path, or replace it with force=True"):
         lm.save(tmp_path / "mine")
     assert isinstance(again, NetworkLM)
     again.add_words(["zarum"])

@@ -45,8 +45,10 @@ def demo(
             if (folder / part).exists():
                 raise LightRNNError(f"{folder / part} exists; choose another -o")
         _demo(folder, minutes)
-        if out is not None:
-            screen.note(f"kept: {out / 'data'} and {out / 'model'}")
+        if out is None:
+            screen.note("\nnothing of it was kept; `lightrnn demo -o FOLDER` keeps data and model")
+        else:
+            screen.note(f"\nkept: {out / 'data'} and {out / 'model'}; try: lightrnn next {out / 'model'} it was a")
 
 
 def _demo(folder: Path, minutes: float) -> None:

@@ -13,7 +13,7 @@ from ..runtime import use_threads
 from ..text.presets import PRESETS, find_preset
 from . import screen
 from .options import ForceOption, JsonOption, ThreadsOption
-from .texts import tell_untaught
+from .texts import tell_glued, tell_untaught
 
 if TYPE_CHECKING:
     from ..text import corpus as corpora
@@ -103,6 +103,7 @@ def prepare(
         )
     if vocab is None:
         tell_untaught(corpus)
+        tell_glued(corpus)
     if as_json:
         screen.print_json(corpus.info)
         return

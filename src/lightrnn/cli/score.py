@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Literal, cast
 
 import typer
@@ -94,6 +95,8 @@ def score(
     use_threads(threads)
     lm = load(model, device=device)
     written = make_format(cast(FormatName, format_name), lm, log_base)
+    if file == "-" and sys.stdin.isatty():
+        screen.note("reading lines as they are typed; Ctrl-D ends")
     blocks, unknown = given_lines(file, errors), Unknown(lm.vocabulary)
     score_blocks = score_hypotheses if format_name == "kaldi" else score_lines
     chosen = cast(Convention, convention)

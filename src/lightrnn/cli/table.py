@@ -12,6 +12,7 @@ from ..errors import LightRNNError
 from ..outputs import check_output, replace_output
 from . import screen
 from .options import ForceOption, JsonOption
+from .texts import ids_of_same_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +26,7 @@ LEAST = 8  # words that a row must show in a text to be ranked by them
 
 
 def table(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by `lightrnn train`.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder of `lightrnn train`, or a packed file.")],
     row: Annotated[int | None, typer.Option("--row", help="Show this row; the first is 0.")] = None,
     column: Annotated[int | None, typer.Option("--column", help="Show this column; the first is 0.")] = None,
     word: Annotated[str | None, typer.Option("--word", help="Show a word's place, row mates and column mates.")] = None,
@@ -57,15 +58,13 @@ def table(
       lightrnn table model --word london --words 30
       lightrnn table model --html table.html
     """
-    from ..models.folder import load_table, load_vocabulary
     from ..table.explorer import explorer_page, rows_and_columns
 
     if sum(option is not None for option in (row, column, word)) > 1:
         raise LightRNNError("--row, --column and --word cannot be used together; give one of them")
     if html is not None:
         check_output(html, "file", inputs=[model], force=force, option="--html")
-    vocabulary = load_vocabulary(model)
-    view = View(load_table(model, vocabulary), vocabulary, words)
+    view = View(*_table_of(model), words)
     facts: dict[str, Any] = {"table_shape": list(view.table.shape), "alone": view.alone()}
     if word is not None:
         facts |= view.word(word)
@@ -76,7 +75,7 @@ def table(
     else:
         facts |= view.overview(count, data)
     if html is not None:
-        page = explorer_page(view.table, vocabulary, f"Word table of {model.resolve().name}")
+        page = explorer_page(view.table, view.vocabulary, f"Word table of {model.resolve().name}")
         with replace_output(html, "file", inputs=[model], force=force, option="--html") as stage:
             stage.write_bytes(page.encode(errors="backslashreplace"))  # the title may be any name
         screen.note(f"the page is {html}; open it in a browser")
@@ -95,6 +94,18 @@ def table(
         screen.out.print("stands alone: no other word is in its row, and it has no column")
     if "coherence" in facts:
         _print_ranking(facts, rows_and_columns(view.table)[0])
+
+
+def _table_of(model: Path) -> tuple[WordTable, Vocabulary]:
+    """The table and its words, of a model folder, whose weights are left alone, or of a packed file."""
+    from ..models.folder import load_table, load_vocabulary
+    from ..packed.model import Network
+
+    if model.is_file():
+        network = Network.load(model)
+        return network.table, network.vocabulary
+    vocabulary = load_vocabulary(model)
+    return load_table(model, vocabulary), vocabulary
 
 
 @dataclass(frozen=True)
@@ -161,10 +172,11 @@ class View:
         from ..text.corpus import Corpus
 
         corpus = Corpus.load(data)
-        if corpus.vocabulary.digest != self.vocabulary.digest:
+        own_ids = ids_of_same_words(corpus, self.vocabulary)
+        if own_ids is None:
             raise LightRNNError(f"--data {data} has another vocabulary than the model; give the data it was trained on")
         for split in ("valid", "train"):
-            ids = corpus.split(split)
+            ids = own_ids[corpus.split(split)]
             ranked = rank_rows(self.table, self.vocabulary.counts, row_coherence(self.table, ids, least=LEAST))
             if len(ranked):
                 break

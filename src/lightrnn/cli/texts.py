@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from ..errors import LightRNNError
 from . import screen
 
+GLUED = re.compile(r"\w[.,;:!?]$")  # a word, and punctuation that belongs to its sentence
+MUCH_GLUED = 0.05  # of the words; abbreviations are fewer
+LOOKED_AT = 100_000  # words of a vocabulary, the first and so mostly the most frequent
+
 if TYPE_CHECKING:
     from ..inference.lm import LM
     from ..text.corpus import Corpus
     from ..text.spelling import Ids
-    from ..text.vocabulary import Unknown
+    from ..text.vocabulary import Unknown, Vocabulary
 
 
 def ids_of(lm: LM, text: list[str], split: str) -> Ids:
     """Text files (or -), or a split of a data folder whose words are the model's, as ids of its vocabulary."""
-    import numpy as np
-
-    from ..inference.mixture import translation
     from ..text.corpus import Corpus, is_data_folder
     from ..text.vocabulary import Unknown
 
     eos, unk = lm.vocabulary.eos_id, lm.vocabulary.unk_id
     if len(text) == 1 and is_data_folder(text[0]):
         corpus = Corpus.load(text[0])
-        ids, _ = translation(corpus.vocabulary, lm.vocabulary)
-        missing = len(lm.vocabulary) - len(np.unique(ids)) - (corpus.vocabulary.rules.bos != lm.vocabulary.rules.bos)
-        if missing > 0 or (ids == unk).sum() > 1:
+        ids = ids_of_same_words(corpus, lm.vocabulary)
+        if ids is None:
             raise LightRNNError(f"{text[0]} has another vocabulary than the model; give the text files themselves")
         found = ids[corpus.split(split)]
         if lm.vocabulary.never_saw_unknown:
@@ -40,6 +41,18 @@ def ids_of(lm: LM, text: list[str], split: str) -> Ids:
         raise LightRNNError(f"{', '.join(text)} is empty; give a text with words in it")
     tell_unknown(unknown)
     return ids
+
+
+def ids_of_same_words(corpus: Corpus, vocabulary: Vocabulary) -> Ids | None:
+    """[V]: what a model's vocabulary calls each word of a corpus, as a packed one has another order; None where it has
+    other words."""
+    import numpy as np
+
+    from ..inference.mixture import translation
+
+    ids, _ = translation(corpus.vocabulary, vocabulary)
+    missing = len(vocabulary) - len(np.unique(ids)) - (corpus.vocabulary.rules.bos != vocabulary.rules.bos)
+    return None if missing > 0 or (ids == vocabulary.unk_id).sum() > 1 else ids
 
 
 def given_lines(file: str, errors: str) -> Iterator[list[str]]:
@@ -74,4 +87,17 @@ def tell_untaught(corpus: Corpus) -> None:
         screen.note(
             f"note: {shares} are unknown words, and train has none that a model could learn from; "
             "--min-count 2 makes the words that occur once unknown, and train --unk-rate reads them so now and then"
+        )
+
+
+def tell_glued(corpus: Corpus) -> None:
+    """Words are what stands between spaces, and so "end." is another one than "end"."""
+    vocabulary = corpus.vocabulary
+    some = range(min(len(vocabulary), LOOKED_AT))
+    glued = [w for w in some if GLUED.search(vocabulary.words[w])]
+    share = float(vocabulary.counts[glued].sum()) / max(float(vocabulary.counts[: len(some)].sum()), 1.0)
+    if share > MUCH_GLUED:
+        screen.note(
+            f"note: {share:.0%} of the words end in punctuation, as {vocabulary.words[glued[0]]!r} does, which makes "
+            "another word of each; set punctuation apart by spaces first"
         )

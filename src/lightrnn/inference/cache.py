@@ -17,7 +17,7 @@ log(1 + n / EARLY) is less than at n = SIZE (docs/trials.md); the rest of what i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -73,8 +73,8 @@ class Memory:
     states that grew from one another share them."""
 
     size: int
-    features: tuple[Array, ...] = ()  # (≤ BLOCK, F) each
-    words: tuple[Ids, ...] = ()  # (≤ BLOCK,) each
+    features: tuple[Array, ...] = field(default=(), repr=False)  # (≤ BLOCK, F) each
+    words: tuple[Ids, ...] = field(default=(), repr=False)  # (≤ BLOCK,) each
 
     def with_word(self, features: Array, word: int) -> "Memory":
         """One more word; blocks of which none is among the last `size` any more are left out."""

@@ -40,6 +40,12 @@ class Evaluation:
         """From `asdict`, perhaps by way of JSON."""
         return cls(**facts | {"parts": tuple(facts["parts"])})
 
+    def __repr__(self) -> str:
+        return (
+            f"<Evaluation: perplexity {self.perplexity:.2f}, {self.perplexity_known:.2f} without unknown words, of "
+            f"{self.tokens:,} tokens, {self.unknown_tokens:,} of them unknown, {self.convention} convention>"
+        )
+
     @property
     def perplexity(self) -> float:
         """exp of nats per token, unknown words and sentence ends included."""

@@ -40,6 +40,9 @@ class LM(ABC):
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.vocabulary):,} words>"
+
     @abstractmethod
     def begin_state(self) -> Any:
         """At the start of a sentence, nothing before it."""
@@ -212,7 +215,7 @@ class LM(ABC):
         progress: Progress = silent,
     ) -> list[str]:
         """Make words that it never saw words of its vocabulary: see NetworkLM.add_words."""
-        raise LightRNNError("only a LightRNN by itself takes in words; load that, save it with them, and mix it again")
+        raise LightRNNError("only a LightRNN takes in words, before it is mixed with others; give it them, and save it")
 
     def save(self, path: str | Path, *, precision: Precision | None = None, force: bool = False) -> None:
         """Write it as it is now: see NetworkLM.save."""

@@ -4,7 +4,7 @@ Shapes: V vocabulary, N tokens of a text, K parts of a log-probability.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -50,7 +50,7 @@ class NetworkState:
     """What was read so far: the last word (None: nothing) and the network's state before that word's last part."""
 
     last_word: int | None
-    inner: Arrays
+    inner: Arrays = field(repr=False)
 
 
 class NetworkLM(LM):
@@ -384,14 +384,14 @@ class NetworkLM(LM):
         if self._has_learned:
             check_finite({name: tensor.numpy(force=True) for name, tensor in self.model.state_dict().items()})
         if is_packed:
-            with replace_output(path, "file", force=force) as stage:
+            with replace_output(path, "file", force=force, option="path") as stage:
                 stage.write_bytes(write(self.network(), precision or ("float16" if self._has_learned else "int8")))
             return
         try:
             from ..models.checkpoint import save_model
         except ModuleNotFoundError as error:
             raise missing_package(error) from None
-        with replace_output(path, "model", force=force) as stage:
+        with replace_output(path, "model", force=force, option="path") as stage:
             save_model(stage, self.model, self.vocabulary, self.training)
 
     def _become(self, network: Network) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from ..container import MAGIC
 from ..errors import LightRNNError
 from ..files import read_blocks
 from .rules import TextRules
@@ -71,6 +72,8 @@ def _unfinished(block: bytes, unit: Unit) -> bytes:
 
 def _decoded(data: bytes, name: str, offset: int, errors: Errors, remedy: str) -> Iterator[tuple[bytes, str]]:
     if offset == 0:
+        if data.startswith(MAGIC):
+            raise LightRNNError(f"{name} is a packed file of lightrnn, where text is needed; give a text file")
         data, offset = data.removeprefix(BOM_UTF8), len(BOM_UTF8) * data.startswith(BOM_UTF8)
     try:
         text = data.decode("utf-8", errors)

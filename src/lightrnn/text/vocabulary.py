@@ -42,6 +42,9 @@ class Vocabulary:
         self.eos_id, self.unk_id = self.find(rules.eos), self.find(rules.unk)
         self.bos_id = self.find(rules.bos) if rules.bos is not None else self.eos_id
 
+    def __repr__(self) -> str:
+        return f"<Vocabulary of {len(self):,} words>"
+
     def __len__(self) -> int:
         return len(self.words)
 
