@@ -1,5 +1,6 @@
 """The commands that use a model: next, generate, vectors, mix, evaluate on any kind."""
 
+import io
 import json
 import os
 import pty
@@ -15,7 +16,7 @@ from rich.cells import cell_len
 
 import lightrnn
 from helpers import FLOAT32, TIMEOUT, Call, Refusal, printed, refused, started
-from lightrnn.cli.next import CTRL_U, CTRL_W, Prompt, fitting
+from lightrnn.cli.next import ALT, CTRL_U, CTRL_W, Prompt, fitting, pressed_key
 from lightrnn.config import ModelConfig, Recipe, TrainingConfig
 from lightrnn.inference.cache import CacheLM
 from lightrnn.inference.mixture import Mix
@@ -110,6 +111,27 @@ def test_a_prompt_stays_in_one_row(text: str, columns: int) -> None:
     assert typed == text or cell_len(typed) >= columns // 2 - 3
     assert ("   " + "  ".join(offered)).startswith(hints)
     assert columns == 20 or offered[0] in hints
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_a_prompt_in_hardly_any_terminal(columns: int) -> None:
+    typed, hints = fitting("it was", ["1:the"], columns)
+    assert cell_len(typed) <= 1
+    assert hints == ""
+
+
+def test_a_note_is_shown_where_it_leaves_room_for_suggestions() -> None:
+    note, offered = ["(Wilhelmina is not in the vocabulary)"], ["1:the", "2:a"]
+    assert fitting("Wilhelmina ", offered, 80, note)[1] == f"   {note[0]}  1:the  2:a"
+    assert fitting("it was Wilhelmina that he had spoken of, and the ", offered, 80, note)[1] == "   1:the  2:a"
+
+
+def test_keys_as_terminals_send_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digits with Alt; arrows with and without it; escapes that mean nothing, before keys that mean something."""
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO("a\x1b2\x1b0\x1b[A\x1b[1;3C\x1bOP\x1b\x1b[Bb\x1b\x1b3\x1b\x03\x1b\x04\x1b")
+    )
+    assert list(iter(pressed_key, "")) == ["a", ALT + "2", "0", "b", ALT + "3", "\x03", "\x04"]
 
 
 def test_a_prompt_with_a_cache_learns_the_words_just_typed(models: list[Path]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -158,29 +158,29 @@ def _write(prompt: Prompt) -> None:
 
 def _show(prompt: Prompt) -> None:
     offered = [f"{i}:{word}" for i, word in enumerate(prompt.suggestions, 1)] or ["no word begins so"]
-    if unknown := prompt.unknown:
-        offered.insert(0, f"({unknown[-1]} is not in the vocabulary)")
-    typed, hints = fitting(prompt.text, offered, shutil.get_terminal_size().columns)
+    note = [f"({word} is not in the vocabulary)" for word in prompt.unknown[-1:]]
+    typed, hints = fitting(prompt.text, offered, shutil.get_terminal_size().columns, note)
     back = f"\r\x1b[{cell_len(typed)}C" if typed else "\r"
     sys.stderr.write(f"\r\x1b[K{typed}\x1b[2m{hints}\x1b[0m{back}")
     sys.stderr.flush()
 
 
-def fitting(text: str, offered: list[str], columns: int) -> tuple[str, str]:
-    """The end of a line that is typed and what is offered beneath the cursor, as much as one row of a terminal has."""
-    room = columns - 1  # at the last column some terminals begin a new row
+def fitting(text: str, offered: list[str], columns: int, note: Sequence[str] = ()) -> tuple[str, str]:
+    """The end of a line that is typed and what is offered beneath the cursor, as much as one row of a terminal has; a
+    note before it where that leaves room for something."""
+    room = max(columns - 1, 1)  # at the last column some terminals begin a new row
     most = max(room - HINTS, room // 2)
     if cell_len(text) > most:
-        while cell_len(text) >= most:
+        while text and cell_len(text) >= most:
             text = text[1:]
         text = "…" + text
     hints = ""
-    for hint in offered:
+    for hint in (*note, *offered):
         longer = f"{hints}  {hint}" if hints else f"   {hint}"
         if cell_len(text + longer) > room:
             break
         hints = longer
-    return text, hints
+    return fitting(text, offered, columns) if note and offered[0] not in hints else (text, hints)
 
 
 @contextmanager
@@ -193,10 +193,10 @@ def _keys() -> Iterator[Iterator[str]]:
     tty.setraw(sys.stdin)
 
     def pressed() -> Iterator[str]:
-        while (key := sys.stdin.read(1)) not in ("", "\x04"):
+        while (key := pressed_key()) not in ("", "\x04"):
             if key == "\x03":
                 raise KeyboardInterrupt
-            yield from _with_alt() if key == ALT else key
+            yield key
 
     try:
         yield pressed()
@@ -204,16 +204,17 @@ def _keys() -> Iterator[Iterator[str]]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _with_alt() -> Iterator[str]:
-    """After an escape: a digit pressed with Alt; arrows and other keys that are sequences are read and left."""
-    key = sys.stdin.read(1)
-    if key.isdecimal() and key != "0":
-        yield ALT + key
-    elif key in "[O":
+def pressed_key() -> str:
+    """The next key, empty where there are no more; a digit that is pressed with Alt has ALT before it, arrows and other
+    keys that are sequences are left out."""
+    while (key := sys.stdin.read(1)) == ALT:
+        while (key := sys.stdin.read(1)) == ALT:
+            pass
+        if key not in ("[", "O"):
+            return ALT + key if key.isdecimal() and key != "0" else key
         while (key := sys.stdin.read(1)) and not "@" <= key <= "~":
             pass
-    else:
-        yield key  # after an escape that meant nothing
+    return key
 
 
 next_.__name__ = "next"
