@@ -77,6 +77,16 @@ def test_nothing_ahead_is_seen(alone: int, cuts: tuple[int, ...]) -> None:
         assert (changed.log_probs[cut:] != whole.log_probs[cut:]).any()
 
 
+def test_features_are_kept_where_they_are_asked_for() -> None:
+    adapter, text = Adapter(random_lightrnn(V=V), 0, text_of(60, 3)), text_of(100, 1)
+    both = adapter.read(text, 1e-2, 1e-3)
+    adapter.reset()
+    scores = adapter.read(text, 1e-2, 1e-3, features=False)
+    np.testing.assert_array_equal(scores.log_probs, both.log_probs)
+    assert len(both.features) == len(scores.features) == len(text)
+    assert scores.features.size == 0
+
+
 def test_steps_of_no_length_are_a_plain_pass() -> None:
     lm = lm_of(alone=5)
     text = text_of(300, 1)
@@ -178,7 +188,7 @@ def test_a_mix_that_fails_has_learned_nothing(monkeypatch: pytest.MonkeyPatch) -
     mix.adapt(text)
     before = mix.token_log_probs(text)
 
-    def fails(*asked: object) -> None:
+    def fails(*asked: object, **options: object) -> None:
         raise LightRNNError("by design")
 
     monkeypatch.setattr(other._adapter, "read", fails)

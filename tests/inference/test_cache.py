@@ -141,7 +141,9 @@ def test_tuning_finds_the_flatness_and_a_repeating_text_is_worth_a_cache() -> No
     ids = np.tile(phrase, 12)
     others = lm.token_log_probs(ids).sum(axis=1)[:, None].astype(np.float64)
     reading = lm.read(ids)
-    recent = tuned_cache(CacheLM(lm, 100), reading, ids, others)
+    recent, log_probs, weights = tuned_cache(CacheLM(lm, 100), reading, ids, others)
+    np.testing.assert_array_equal(log_probs, recent.recalled(reading, ids, [recent.flatness])[:, 0])
+    assert weights == tune(np.column_stack([others, log_probs]))
 
     def likelihood(flatness: float) -> float:
         columns = np.column_stack([others, CacheLM(lm, 100, flatness).recalled(reading, ids, [flatness])])

@@ -60,6 +60,8 @@ def test_states_are_values() -> None:
     lm.next_words(state)
     again, longer = lm.score_word(state, "w3")
     assert first == again
+    assert state in {state: 1}
+    assert state != longer
     assert lm.next_words(longer, 5) == lm.next_words("w1 w2 w3", 5)
 
 

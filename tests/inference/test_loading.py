@@ -48,6 +48,10 @@ def test_mixes_that_could_not_be_loaded_are_not_written(before: Path, tmp_path: 
         ([before, before], [1], "as many weights as models"),
         ([], [], "one at least"),
         (["cache:5", before], [1, 1], "cannot be the first of a mix"),
+        ([before, "cache:0"], [1, 1], "size of a cache must be a whole number from 1 to 100,000, got 0"),
+        ([before, "cache:5:-3"], [1, 1], "flatness of a cache must be a number from 1e-06 to 1e\\+06, got -3"),
+        ([before, "cache:5:nan"], [1, 1], "flatness of a cache must be a number"),
+        ([before / "mixed", "cache:5"], [1, 1], "cache:5 needs a network to go with"),
         ([before, "nowhere"], [1, 1], "nowhere does not exist"),
         ([5], [1], "a model must be a path, got int"),
     ):

@@ -98,6 +98,8 @@ def evaluate(
         raise LightRNNError(f"--split is for a folder made by lightrnn prepare, got {', '.join(text)}; leave it out")
     if cache and tuned_on is None and not prepared:
         raise LightRNNError("--cache finds its weight on held-out text; name one with --tune")
+    if cache and tuned_on is None and split == "valid":
+        raise LightRNNError("--cache finds its weight on the valid split, which is measured; name a text with --tune")
     ids = ids_of(lm, text, split or "test")
     held_out = ids_of(lm, [tuned_on or text[0]], "valid") if cache else None
     with screen.counter("words") as progress:

@@ -93,7 +93,7 @@ def mix(
             {"model": "mix", "weight": 1.0, **{on: perplexity_of(values) for on, values in together_log_probs.items()}}
         )
         if out is not None:
-            save_mix(out, named, weights, force=force)
+            save_mix(out, named, weights, force=force, option="-o")
     if as_json:
         finite = [
             {key: None if key in found and not _is_finite(value) else value for key, value in r.items()} for r in rows

@@ -13,7 +13,7 @@ from ..runtime import use_threads
 from ..text.presets import PRESETS, find_preset
 from . import screen
 from .options import ForceOption, JsonOption, ThreadsOption
-from .texts import tell_glued, tell_untaught
+from .texts import tell_of
 
 if TYPE_CHECKING:
     from ..text import corpus as corpora
@@ -102,8 +102,7 @@ def prepare(
             progress=progress,
         )
     if vocab is None:
-        tell_untaught(corpus)
-        tell_glued(corpus)
+        tell_of(corpus)
     if as_json:
         screen.print_json(corpus.info)
         return

@@ -60,8 +60,8 @@ def table(
     """
     from ..table.explorer import explorer_page, rows_and_columns
 
-    if sum(option is not None for option in (row, column, word)) > 1:
-        raise LightRNNError("--row, --column and --word cannot be used together; give one of them")
+    if sum(option is not None for option in (row, column, word, data)) > 1:
+        raise LightRNNError("--row, --column, --word and --data cannot be used together; give one of them")
     if html is not None:
         check_output(html, "file", inputs=[model], force=force, option="--html")
     view = View(*_table_of(model), words)
@@ -101,6 +101,8 @@ def _table_of(model: Path) -> tuple[WordTable, Vocabulary]:
     from ..models.folder import load_table, load_vocabulary
     from ..packed.model import Network
 
+    if not model.exists():
+        raise LightRNNError(f"{model} does not exist; give a folder of lightrnn train, or a packed file")
     if model.is_file():
         network = Network.load(model)
         return network.table, network.vocabulary
@@ -157,9 +159,12 @@ class View:
 
         if data is None:
             return {"shown": self._lines(rank_rows(self.table, self.vocabulary.counts), count)}
-        (rows, _), (text, ids, ranked) = rows_and_columns(self.table), self.ranked(data)
-        facts: dict[str, Any] = {"shown": self._lines(ranked, count)}
-        return facts | ({"text": text, "unranked": rows - len(ranked), **self.coherence(ids)} if rows else {})
+        rows, _ = rows_and_columns(self.table)
+        if not rows:
+            return {"shown": []}
+        text, ids, ranked = self.ranked(data)
+        shown = self._lines(ranked, count)
+        return {"shown": shown, "text": text, "unranked": rows - len(ranked), **self.coherence(ids)}
 
     def _lines(self, rows: NDArray[np.int64], count: int) -> list[dict[str, Any]]:
         return [self.line("row", int(row)) for row in rows[:count]]

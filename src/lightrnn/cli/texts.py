@@ -78,7 +78,13 @@ def tell_unknown(unknown: Unknown) -> None:
         screen.note(f"{share}; is this the kind of text that it was trained on?")
 
 
-def tell_untaught(corpus: Corpus) -> None:
+def tell_of(corpus: Corpus) -> None:
+    """What a model of a text that was just prepared will not do, and what to do about it."""
+    _tell_untaught(corpus)
+    _tell_glued(corpus)
+
+
+def _tell_untaught(corpus: Corpus) -> None:
     """A vocabulary of all words of the training text leaves nothing to learn about unknown ones."""
     if corpus.untaught:
         shares = " and ".join(
@@ -90,7 +96,7 @@ def tell_untaught(corpus: Corpus) -> None:
         )
 
 
-def tell_glued(corpus: Corpus) -> None:
+def _tell_glued(corpus: Corpus) -> None:
     """Words are what stands between spaces, and so "end." is another one than "end"."""
     vocabulary = corpus.vocabulary
     some = range(min(len(vocabulary), LOOKED_AT))

@@ -14,13 +14,13 @@ import typer
 
 from ..config import BootstrapConfig, ModelConfig, Recipe, TrainingConfig, option_name, recipe_names
 from ..errors import LightRNNError
-from ..outputs import locked, replace_output, settle
+from ..outputs import check_output, locked, replace_output, settle
 from ..processes import joined, restarts
 from ..runtime import choose_device, keep_memory, use_threads
 from ..text.presets import choose_splits
 from . import screen
 from .options import DeviceOption, ForceOption, ThreadsOption, with_settings
-from .texts import tell_untaught
+from .texts import tell_of
 
 if TYPE_CHECKING:
     import torch
@@ -177,6 +177,7 @@ def _lead(begin: Begin, device: torch.device, resume: bool, force: bool) -> None
             paths = (data, begin.valid, begin.init, begin.table, begin.recipe)
             inputs = [path for path in paths if path is not None]
             inputs += all_members([begin.teacher]) if begin.teacher is not None else []
+            check_output(out, "model", inputs=inputs, force=True)
             if not force and (out / TRAINING).exists():
                 raise LightRNNError(
                     f"{out} exists and holds a run; go on with it by --resume, choose another -o, or replace it with "
@@ -339,5 +340,5 @@ def _corpus(begin: Begin, stage: Path, vocabulary: Vocabulary | None, more_words
             data, stage / "data", valid=valid or (), vocabulary=vocabulary, **more_words, progress=progress
         )
     if vocabulary is None:
-        tell_untaught(corpus)
+        tell_of(corpus)
     return corpus

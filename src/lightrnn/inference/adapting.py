@@ -55,12 +55,16 @@ class Adapter:
         mean = sum(float(size.sum()) for size in sizes) / sum(size.numel() for size in sizes)
         self._scales = [size.add_(EASE * mean + 1e-12) for size in sizes]
 
-    def read(self, ids: Ids, rate: float, decay: float, progress: Progress = silent) -> Reading:
-        """Score a text, and learn from it as it is read; the weights are what the last text left."""
-        spelling, log_probs, features = self.model.spelling, [], []
+    def read(
+        self, ids: Ids, rate: float, decay: float, progress: Progress = silent, *, features: bool = True
+    ) -> Reading:
+        """Score a text, and learn from it as it is read; the weights are what the last text left. Without `features`
+        the reading has none: of a long text they take far more memory than its scores."""
+        log_probs, kept = [], []
         for segment in self._segments(ids):
             log_probs.append(segment.log_probs.detach().float().cpu().numpy())
-            features.append(segment.features.float().cpu().numpy())
+            if features:
+                kept.append(segment.features.float().cpu().numpy())
             if not np.isfinite(log_probs[-1]).all():
                 raise LightRNNError(f"the loss became infinite at word {segment.read:,}; lower the rate (--adapt-rate)")
             gradients = self._gradients(segment)
@@ -73,7 +77,8 @@ class Adapter:
             progress("reading", segment.read, len(ids))
         if not all(bool(weight.isfinite().all()) for weight in self._weights):
             raise LightRNNError("the weights became infinite after the last word; lower the rate (--adapt-rate)")
-        return Reading(spelling.by_word(np.concatenate(log_probs), ids), np.concatenate(features))
+        by_word = self.model.spelling.by_word(np.concatenate(log_probs), ids)
+        return Reading(by_word, np.concatenate(kept) if features else np.empty((len(ids), 0), np.float32))
 
     def reset(self) -> None:
         """The weights as they were trained."""

@@ -49,6 +49,11 @@ class CacheName:
     size: int
     flatness: float | None = None  # None: to be found
 
+    def __post_init__(self) -> None:
+        check_whole("the size of a cache", self.size, most=LARGEST)
+        if self.flatness is not None:
+            check_number("the flatness of a cache", self.flatness, LOWEST, STEEPEST)
+
     @classmethod
     def parse(cls, name: str) -> "CacheName | None":
         """None: it is the name of something else."""
@@ -67,7 +72,7 @@ class CacheName:
         return CacheLM(network, self.size, FLATNESS if self.flatness is None else self.flatness)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Memory:
     """The last words of a text and the features before each, oldest first, in blocks that are never changed, so that
     states that grew from one another share them."""
@@ -96,7 +101,7 @@ class Memory:
         return np.concatenate(self.words)[-self.size :], weights / weights.sum()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CacheState:
     """Where the network is, and what was read."""
 
@@ -111,8 +116,7 @@ class CacheLM(LM):
         if not isinstance(network, NetworkLM):
             raise LightRNNError(f"a cache goes with a network, got {type(network).__name__}; give that itself")
         super().__init__(network.vocabulary)
-        check_whole("the size of a cache", size, most=LARGEST)
-        check_number("the flatness of a cache", flatness, LOWEST, STEEPEST)
+        CacheName(size, flatness)  # refuses what cannot be
         self.network, self.size, self.flatness = network, size, flatness
 
     def begin_state(self) -> CacheState:

@@ -180,7 +180,11 @@ class LM(ABC):
             if value is not None:
                 check_number(name, value, most=1)
         ids = self.read_text(text)
-        return measure(lambda: self.read_adapting(ids, rate, decay).log_probs, ids, self.vocabulary, "stream")
+
+        def log_probs() -> NDArray[Any]:
+            return self.read_adapting(ids, rate, decay, features=False).log_probs
+
+        return measure(log_probs, ids, self.vocabulary, "stream")
 
     def reset(self) -> None:
         """Forget what `adapt` learned: the weights are again, bit for bit, what they were."""
@@ -200,9 +204,16 @@ class LM(ABC):
         return Reading(log_probs, np.empty((len(ids), 0), np.float32))
 
     def read_adapting(
-        self, ids: Ids, rate: float | None = None, decay: float | None = None, progress: Progress = silent
+        self,
+        ids: Ids,
+        rate: float | None = None,
+        decay: float | None = None,
+        progress: Progress = silent,
+        *,
+        features: bool = True,
     ) -> Reading:
-        """The same as one stream, learning on the way; what cannot learn only reads."""
+        """The same as one stream, learning on the way; what cannot learn only reads. Without `features` a network's
+        reading, too, is of no width."""
         return self.read(ids, "stream", progress=progress)
 
     def add_words(

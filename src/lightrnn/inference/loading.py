@@ -115,13 +115,35 @@ def _load_all(members: Sequence[Path | CacheName], device: str, outer: tuple[Pat
     for index, member in enumerate(members):
         if isinstance(member, CacheName):
             if network is None:
-                raise LightRNNError(f"{member} needs a network to go with; name the model itself, not a mix with it")
+                raise _without_network(member)
             found[index] = member.of(network)
     return [found[index] for index in range(len(members))]
 
 
-def save_mix(folder: str | Path, members: Sequence[Member], weights: Sequence[float], *, force: bool = False) -> None:
-    """Write a mix: the models stay where they are. If there is a model in `folder` already, `force` replaces it."""
+def _is_network(path: Path) -> bool:
+    if path.is_dir():
+        return not is_mix(path)
+    return (
+        is_packed(path) and read_about(read_parts(path.read_bytes(), str(path)), str(path))["kind"] != packed_ngram.KIND
+    )
+
+
+def _without_network(cache: CacheName) -> LightRNNError:
+    return LightRNNError(f"{cache} needs a network to go with; name the model itself, not a mix with it")
+
+
+def save_mix(
+    folder: str | Path,
+    members: Sequence[Member],
+    weights: Sequence[float],
+    *,
+    force: bool = False,
+    option: str = "folder",
+) -> None:
+    """Write a mix: the models stay where they are. If there is a model in `folder` already, `force` replaces it.
+
+    option: by which the folder was given, for the messages.
+    """
 
     def described(member: Path | CacheName) -> dict[str, Any]:
         if isinstance(member, CacheName):
@@ -135,11 +157,15 @@ def save_mix(folder: str | Path, members: Sequence[Member], weights: Sequence[fl
     found = [member_of(member) for member in members]
     if isinstance(found[0], CacheName):
         raise LightRNNError(f"{found[0]} cannot be the first of a mix; name the model that it goes with before it")
-    for path in (member for member in found if isinstance(member, Path)):
+    paths = [member for member in found if isinstance(member, Path)]
+    for path in paths:
         settle(path)
         if not path.exists():
             raise LightRNNError(f"{path} does not exist; give models that a mix can find")
-    with replace_output(folder, "model", inputs=all_members(members), force=force) as stage:
+    for cache in (member for member in found if isinstance(member, CacheName)):
+        if not any(map(_is_network, paths)):
+            raise _without_network(cache)
+    with replace_output(folder, "model", inputs=all_members(members), force=force, option=option) as stage:
         listed = [{**described(member), "weight": weight} for member, weight in zip(found, weights, strict=True)]
         version = MIX_FORMAT if any(isinstance(member, CacheName) for member in found) else 1
         write_json(stage / CONFIG, {"format": version, "kind": "mix", "files": {}, "members": listed})

@@ -147,7 +147,18 @@ class Mix(LM):
         progress: Progress = silent,
     ) -> NDArray[np.float64]:
         """(N, M): the natural-log probability that each model gives to each token."""
-        remembered = {member.network for member in self.members if isinstance(member, CacheLM)}
+        return self.read_members(ids, convention, batch_size=batch_size, progress=progress)[0]
+
+    def read_members(
+        self,
+        ids: Ids,
+        convention: Convention | None = None,
+        *,
+        batch_size: int = BATCH_SIZE,
+        progress: Progress = silent,
+    ) -> tuple[NDArray[np.float64], dict[LM, Reading]]:
+        """The same, and the reading of each model; those of networks that a cache goes with have features."""
+        remembered = self._remembered()
 
         def read(model: LM, words: Ids) -> Reading:
             if model in remembered:
@@ -155,11 +166,11 @@ class Mix(LM):
             log_probs = model.token_log_probs(words, convention, batch_size=batch_size, progress=progress)
             return Reading(log_probs, np.empty((len(words), 0), np.float32))
 
-        return self._columns(ids, read, convention, progress)
+        return self._together(ids, read, convention, progress)
 
-    def _columns(
+    def _together(
         self, ids: Ids, read: Callable[[LM, Ids], Reading], convention: Convention | None, progress: Progress
-    ) -> NDArray[np.float64]:
+    ) -> tuple[NDArray[np.float64], dict[LM, Reading]]:
         """The same, where a model and its cache read a text together."""
         columns, readings = np.empty((len(ids), len(self.members))), dict[LM, Reading]()
         for m, member in enumerate(self.members):
@@ -171,23 +182,36 @@ class Mix(LM):
             if isinstance(member, CacheLM):
                 log_probs = member.recalled(readings[model], words, [member.flatness], convention, progress)
             columns[:, m] = log_probs.sum(axis=1, dtype=np.float64) + shares
-        return columns
+        return columns, readings
+
+    def _remembered(self) -> set[LM]:
+        """The networks whose features a cache keeps."""
+        return {member.network for member in self.members if isinstance(member, CacheLM)}
 
     @property
     def networks(self) -> list[NetworkLM]:
         return [network for member in self.members for network in member.networks]
 
     def read_adapting(
-        self, ids: Ids, rate: float | None = None, decay: float | None = None, progress: Progress = silent
+        self,
+        ids: Ids,
+        rate: float | None = None,
+        decay: float | None = None,
+        progress: Progress = silent,
+        *,
+        features: bool = True,
     ) -> Reading:
         """Networks learn, each by itself; a cache keeps what its network scored each word by at the time. Where one
         fails, all are what they were."""
         self._refuse_reading_twice()
         undo = [network.checkpoint() for network in self.networks]
+        remembered = self._remembered()
+
+        def read(model: LM, words: Ids) -> Reading:
+            return model.read_adapting(words, rate, decay, progress, features=model in remembered)
+
         try:
-            columns = self._columns(
-                ids, lambda model, words: model.read_adapting(words, rate, decay, progress), "stream", progress
-            )
+            columns, _ = self._together(ids, read, "stream", progress)
         except BaseException:
             for put_back in undo:
                 put_back()

@@ -45,9 +45,10 @@ WIDTH = 256
 FAMILIAR = 3000  # words that a network draws to learn how large its gradients are
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NetworkState:
-    """What was read so far: the last word (None: nothing) and the network's state before that word's last part."""
+    """What was read so far: the last word (None: nothing) and the network's state before that word's last part. It
+    equals itself alone."""
 
     last_word: int | None
     inner: Arrays = field(repr=False)
@@ -281,14 +282,20 @@ class NetworkLM(LM):
         return put_back
 
     def read_adapting(
-        self, ids: Ids, rate: float | None = None, decay: float | None = None, progress: Progress = silent
+        self,
+        ids: Ids,
+        rate: float | None = None,
+        decay: float | None = None,
+        progress: Progress = silent,
+        *,
+        features: bool = True,
     ) -> Reading:
         """Steps are per weight, and in a wide network more of them come together, so that it takes smaller ones."""
         rate = RATE * min(1.0, WIDTH / self.config.hidden_size) if rate is None else rate
         adapter, put_back = self._adapter, self.checkpoint()
         self._has_learned = True
         try:
-            reading = adapter.read(ids, rate, DECAY if decay is None else decay, progress)
+            reading = adapter.read(ids, rate, DECAY if decay is None else decay, progress, features=features)
         except BaseException:
             put_back()
             raise

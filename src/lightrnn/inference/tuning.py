@@ -5,6 +5,7 @@ Shapes: N tokens, M models.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,15 @@ from .mixture import Mix, mixed, tune
 FLATNESSES = [2.0 ** (step / 2) for step in range(13)]  # what is tried, 1 to 64
 
 
+class TunedCache(NamedTuple):
+    """A cache with its flatness, what it gives the tokens of the text that it was found on, (N,), and the weights of
+    the other models and it there."""
+
+    cache: CacheLM
+    log_probs: NDArray[np.float64]
+    weights: list[float]
+
+
 def tuned_cache(
     cache: CacheLM,
     reading: Reading,
@@ -27,15 +37,21 @@ def tuned_cache(
     others: NDArray[np.float64],
     convention: Convention | None = None,
     progress: Progress = silent,
-) -> CacheLM:
-    """The cache with the flatness at which a mix with other models is best on a held-out text.
+) -> TunedCache:
+    """With the flatness at which a mix with other models is best on a held-out text.
 
     reading: the text as the cache's network reads it; others (N, M): its natural-log probabilities by the other models.
     """
+    best, lowest = None, np.inf
     recalled = cache.recalled(reading, ids, FLATNESSES, convention, progress)
-    together = [np.column_stack([others, column]) for column in recalled.T]
-    perplexities = [perplexity_of(mixed(columns, tune(columns))) for columns in together]
-    return CacheLM(cache.network, cache.size, FLATNESSES[int(np.argmin(perplexities))])
+    for flatness, column in zip(FLATNESSES, recalled.T, strict=True):
+        columns = np.column_stack([others, column])
+        weights = tune(columns)
+        perplexity = perplexity_of(mixed(columns, weights))
+        if best is None or perplexity < lowest:
+            best, lowest = TunedCache(CacheLM(cache.network, cache.size, flatness), column, weights), perplexity
+    assert best is not None
+    return best
 
 
 @dataclass(frozen=True)
@@ -52,8 +68,7 @@ class CachedReading:
         """With the flatness and the weight that are best on a held-out text."""
         others = held_out.log_probs.sum(axis=1, keepdims=True, dtype=np.float64)
         found = tuned_cache(cache, held_out, ids, others, convention, progress)
-        recalled = found.recalled(held_out, ids, [found.flatness], convention, progress)
-        return cls(found, tune(np.column_stack([others, recalled]))[1])
+        return cls(found.cache, found.weights[-1])
 
     def log_probs(
         self, reading: Reading, ids: Ids, convention: Convention, progress: Progress = silent
@@ -69,13 +84,12 @@ def tuned_mix(
 ) -> tuple[Mix, NDArray[np.float64]]:
     """The mix with the weights that are best on a held-out text, and for the members in `loose`, which are caches, the
     best flatness; and (N, M), the tokens' natural-log probabilities by each of its members."""
-    columns = mix.member_log_probs(ids, progress=progress)
+    columns, readings = mix.read_members(ids, progress=progress)
     models = [m for m, member in enumerate(mix.members) if not isinstance(member, CacheLM)]
     members = list(mix.members)
     for m in loose:
         cache, (words, shares) = members[m], mix.translated(m, ids)
         assert isinstance(cache, CacheLM)
-        reading = cache.network.read(words, progress=progress)
-        members[m] = found = tuned_cache(cache, reading, words, columns[:, models])
-        columns[:, m] = found.recalled(reading, words, [found.flatness])[:, 0] + shares
+        members[m], log_probs, _ = tuned_cache(cache, readings[cache.network], words, columns[:, models])
+        columns[:, m] = log_probs + shares
     return Mix(members, tune(columns)), columns

@@ -40,7 +40,7 @@ def while_reading(
         if learning is None:
             return lm.read(text, convention, progress=progress)
         try:
-            return lm.read_adapting(text, **learning, progress=progress)
+            return lm.read_adapting(text, **learning, progress=progress, features=cache > 0)
         finally:
             lm.reset()
 

@@ -51,7 +51,7 @@ def write_arpa(model: NGram, path: str | Path, *, force: bool = False) -> None:
     """
     names = np.array(arpa_words(model.vocabulary), dtype=object)
     with ExitStack() as stack:
-        stage = stack.enter_context(replace_output(path, "file", force=force))
+        stage = stack.enter_context(replace_output(path, "file", force=force, option="path"))
         file: IO[bytes] = stack.enter_context(stage.open("wb"))
         if Path(path).suffix == ".gz":
             file = cast(IO[bytes], stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0)))

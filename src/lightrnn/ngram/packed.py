@@ -45,7 +45,7 @@ ABOUT = record(
 def write_packed(model: NGram, path: str | Path, *, force: bool = False) -> None:
     """The file; it appears when it is complete, or not at all. If there is one already, `force` replaces it."""
     data = packed_bytes(model)
-    with replace_output(path, "file", force=force) as stage:
+    with replace_output(path, "file", force=force, option="path") as stage:
         stage.write_bytes(data)
 
 

@@ -133,7 +133,7 @@ def prepare(
     inputs: list[str | Path] = [*listed(train), *listed(valid), *listed(test)]
     if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
         inputs.append(vocabulary)
-    with replace_output(out, "data", inputs=inputs, force=force) as folder:
+    with replace_output(out, "data", inputs=inputs, force=force, option="out") as folder:
         scratch = folder / "segments"
         scratch.mkdir()
         words, counts, text = _read_training(sources["train"], rules, scratch, progress)

@@ -76,7 +76,7 @@ def train(
     recipe = fitted(recipe, corpus, table=start.table if start else None, init=init, teacher=teacher)
     inputs = [corpus.path, *(all_members([teacher.path]) if teacher else [])]
     with locked(folder):
-        with replace_output(folder, "model", inputs=inputs, force=force) as stage:
+        with replace_output(folder, "model", inputs=inputs, force=force, option="folder") as stage:
             run = begin(corpus, recipe, stage, start, init, teacher, device=device, progress=progress)
         run.moved(Path(folder))
         return go_on(run, report, progress, should_stop)
