@@ -141,7 +141,7 @@ def test_python_callers_are_refused_too(tiny: Corpus, trained: Path, tmp_path: P
             (tmp_path / name).mkdir()
         write(str(tmp_path / name))
         before = snapshot(tmp_path)
-        with pytest.raises(LightRNNError, match=f"{name} exists; choose another -o, or replace it with --force"):
+        with pytest.raises(LightRNNError, match=rf"{name} exists; choose another \w+, or replace it with force=True"):
             write(tmp_path / name)
         assert snapshot(tmp_path) == before
         write(tmp_path / name, force=True)
@@ -222,6 +222,8 @@ def test_a_kill_of_train_leaves_the_old_or_the_new_model(
     assert call("info", "0/model").code == 0
     load_model(tmp_path / "1" / "model")
     assert "2/model exists and holds a run; go on with it" in refused(call("train", text, "-o", "2/model", *SMALL))
+    itself = refused(call("train", text, "-o", "2/model", "--init", "2/model", *SMALL))
+    assert "2/model is in the folder that would be replaced" in itself
     for name in "012":
         model = tmp_path / name / "model"
         if moment == "after":  # the new run is whole: its model, its data, where it stands

@@ -88,6 +88,11 @@ def test_a_packed_file_shows_the_same(call: Call, shown: Shown, model: Path) -> 
         assert line | {"words": sorted(line["words"])} == other | {"words": sorted(other["words"])}
 
 
+def test_what_the_table_cannot_show(call: Call, model: Path) -> None:
+    assert "--data cannot be used together" in refused(call("table", model, "--row", 5, "--data", "nowhere"))
+    assert "or a packed file" in refused(call("table", "nowhere"))
+
+
 def test_a_word_is_cleaned_as_text_is(shown: Shown) -> None:
     assert shown("--word", "LONDON").startswith("london: ")
 

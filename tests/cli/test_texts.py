@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import NOT_UTF8, Call, made_up_text, train_small
+from helpers import NOT_UTF8, SMALL, Call, made_up_text, train_small
 from lightrnn.text.corpus import Corpus, prepare
 
 
@@ -63,6 +63,7 @@ def test_a_note_on_punctuation_that_is_part_of_words(call: Call, tmp_path: Path)
     )
     told = call("prepare", "glued", "-o", "data").err
     assert "note: 36% of the words end in punctuation, as 'late,' does" in told  # 4 of 10 words, and a sentence end
+    assert "36% of the words end in punctuation" in call("train", "glued", "-o", "model", *SMALL).err
     assert "punctuation" not in call("prepare", "apart", "-o", "other", "--min-count", "2").err
 
 
