@@ -42,6 +42,7 @@ def test_a_note_on_unknown_words(call: Call, model: Path, taught: Path, tmp_path
     (tmp_path / "known").write_text("w1 w2\n" * 20, encoding="utf-8")
     (tmp_path / "capitals").write_text("W1 w2 w3 W2\n" * 20, encoding="utf-8")
     (tmp_path / "other").write_text("quite another w1\n" * 20, encoding="utf-8")
+    (tmp_path / "glued").write_text("w1, w2 (w3)\n" * 20, encoding="utf-8")
     (tmp_path / "given").write_text("<unk> w1\n" * 20, encoding="utf-8")
     (tmp_path / "lists").write_text("a\t-1\tW1 w2\n", encoding="utf-8")
     for command in ("evaluate", "score"):
@@ -50,8 +51,10 @@ def test_a_note_on_unknown_words(call: Call, model: Path, taught: Path, tmp_path
         assert "not know 50.0% of the words, most of them for their capitals" in call(command, taught, "capitals").err
         assert "not know 66.7% of the words; is this the kind of text" in call(command, taught, "other").err
         assert "not know 66.7% of the words, and met no unknown word in training" in call(command, model, "other").err
+        assert "not know 66.7% of the words, most of them for punctuation" in call(command, taught, "glued").err
     assert "50.0% of the words, most of them for their capitals" in call("rescore", taught, "lists").err
     assert "50.0% of the words, most of them for their capitals" in call("next", taught, "W1 w2").err
+    assert "50.0% of the words, most of them for their capitals" in call("generate", taught, "--prompt", "W1 w2").err
     assert call("next", taught, "w1 w2").err == ""
 
 

@@ -230,6 +230,9 @@ def test_the_shape_of_pyctcdecodes_models() -> None:
         0.7 * log(10) * (unknown - 4 + last) + 1.1
     )
     assert model.score(start, "w1", True)[0] == pytest.approx(0.7 * log(10) * (log10 + end) + 1.1)
+    assert (
+        model.score(start, "", True)[0] == model.score(start, "never", True)[0]
+    )  # an utterance in which nothing was heard
     model.alpha = 0.5
     model.reset_params(beta=0.0, unk_score_offset=-2.0, score_boundary=False)
     with pytest.raises(LightRNNError, match="got 'gamma'"):
@@ -239,6 +242,14 @@ def test_the_shape_of_pyctcdecodes_models() -> None:
     assert model.score_partial_token("w") == model.score_partial_token("w1") == 0.0
     assert model.score_partial_token("x") == -2.0
     assert model.score_partial_token("x" * 9) == -3.0
+
+
+def test_what_is_no_model_and_no_list_of_words_is_refused() -> None:
+    for make in (lambda: decoders.FlashlightLM("model", ["w1"]), lambda: decoders.PyctcdecodeLM("model")):
+        with pytest.raises(LightRNNError, match="a model that lightrnn.load gives, got str"):
+            make()
+    with pytest.raises(LightRNNError, match="words must be a list, got the string 'w1'"):
+        decoders.FlashlightLM(lm_of(), "w1")
 
 
 def test_how_much_of_a_hypothesis_counts() -> None:

@@ -198,11 +198,14 @@ def test_vectors_are_the_states_that_words_leave_and_similar_words_have_near_one
     np.testing.assert_allclose(vectors[word], outputs[0, 1].detach(), atol=1e-6)  # two steps in float32
     centred = vectors - np.average(vectors, axis=0, weights=np.sqrt(lm.vocabulary.counts + 1))
     cosines = centred @ centred[word] / np.linalg.norm(centred, axis=1) / np.linalg.norm(centred[word])
-    best = [w for w in np.argsort(-cosines) if w != word][:3]
+    best = [w for w in np.argsort(-cosines) if w not in (word, lm.vocabulary.unk_id)][:3]
     assert [w for w, _ in lm.similar("w4", 3)] == [lm.vocabulary.words[w] for w in best]
     with pytest.raises(LightRNNError, match="not in the vocabulary"):
         lm.similar("never")
     assert lm.similar("w4", 0) == []
+    everything = [word for word, _ in lm.similar("w4", 10**6)]
+    assert {"w4", "<unk>", *everything} == set(lm.vocabulary.words)
+    assert len(everything) == len(lm.vocabulary) - 2
 
 
 def test_callers_who_pass_lone_surrogates() -> None:
@@ -220,6 +223,20 @@ def test_callers_who_pass_lone_surrogates() -> None:
     ):
         with pytest.raises(LightRNNError, match=r"caf\\udce9"):
             ask()
+
+
+@pytest.mark.parametrize("word", ["", " w1", "w1\n", "w1 w2"])
+def test_what_is_not_one_word_is_refused_and_not_taken_for_an_unknown_one(word: str) -> None:
+    lm = lm_of()
+    for ask in (lambda: lm.score_word(lm.begin_state(), word), lambda: lm.advance([lm.begin_state()], [word])):
+        with pytest.raises(LightRNNError, match="a word is not empty and holds no white space"):
+            ask()
+
+
+def test_a_context_serves_as_a_state() -> None:
+    lm = lm_of()
+    assert lm.score_word("w1 w2", "w3")[0] == lm.score_word(lm.state("w1 w2"), "w3")[0]
+    np.testing.assert_array_equal(lm.advance(["w1"], ["w2"])[0], lm.advance([lm.state("w1")], ["w2"])[0])
 
 
 def in_capitals() -> NetworkLM:
@@ -294,8 +311,6 @@ def test_what_nobody_means_is_refused() -> None:
             lm.score(slip)  # type: ignore[arg-type]
         with pytest.raises(LightRNNError, match=f"text must be a string or an array of ids, {got}"):
             lm.evaluate(slip)  # type: ignore[arg-type]
-    with pytest.raises(LightRNNError, match=r"a state.* is needed, got str"):
-        lm.score_word("w1", "w2")
     for limits in ({"temperature": -1}, {"temperature": nan}, {"top_k": -2}, {"top_p": nan}, {"top_p": 0}):
         with pytest.raises(LightRNNError, match=f"{next(iter(limits))} must be a (whole )?number (from|above) 0"):
             lm.generate(**limits)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from ..errors import LightRNNError
 from ..runtime import use_threads
 from . import screen
 from .options import DeviceOption, ModelArgument, ShowUnkOption, ThreadsOption
+from .texts import tell_unknown_of
 
 
 def generate(
@@ -30,7 +31,7 @@ def generate(
         bool, typer.Option("--greedy", help="The likeliest row, then the likeliest column: the paper's prediction.")
     ] = False,
     beam: Annotated[
-        int, typer.Option("--beam", min=0, max=10_000, help="The likeliest sentence, with so many kept; 0: draw.")
+        int, typer.Option("--beam", min=0, max=10_000, help="The likeliest text found with so many kept; 0: draw.")
     ] = 0,
     unk: ShowUnkOption = False,
     device: DeviceOption = "auto",
@@ -57,9 +58,11 @@ def generate(
     use_threads(threads)
     lm = load(model, device=device)
     words, eos = lm.vocabulary.words, lm.vocabulary.rules.eos
+    tell_unknown_of(lm, prompt)
     if beam:
         best, log_prob = beam_search(lm, lm.state(prompt), beam, length, None if unk else lm.vocabulary.unk_id)[0]
-        screen.note(f"natural-log probability {log_prob:.3f}, of {len(best)} words")
+        cut = ", cut off by -n" * (best[-1] != lm.vocabulary.eos_id)
+        screen.note(f"natural-log probability {log_prob:.3f}, of {len(best)} words{cut}")
         drawn = iter([words[word] for word in best])
     else:
         temperature = 0.0 if greedy else temperature

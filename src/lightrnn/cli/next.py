@@ -16,7 +16,7 @@ from ..errors import LightRNNError
 from ..runtime import use_threads
 from . import screen
 from .options import DeviceOption, JsonOption, ModelArgument, ShowUnkOption, ThreadsOption
-from .texts import tell_unknown
+from .texts import tell_unknown_of
 
 if TYPE_CHECKING:
     from ..inference.lm import LM
@@ -51,7 +51,6 @@ def next_(
       lightrnn next model --interactive
     """
     from ..inference.loading import load
-    from ..text.vocabulary import Unknown
 
     context = " ".join(before or [])
     if interactive and (prefix or as_json):
@@ -62,9 +61,7 @@ def next_(
         _interact(Prompt(lm, min(count, 9), unk, context + " " * bool(context)))
         return
     found = lm.next_words(context, count, prefix, unk=unk)
-    unknown, words = Unknown(lm.vocabulary), lm.vocabulary.rules.split(context)
-    unknown.add(words, lm.vocabulary.encode(words))
-    tell_unknown(unknown)
+    tell_unknown_of(lm, context)
     if as_json:
         likeliest = [{"word": word, "probability": p} for word, p in found]
         screen.print_json({"context": context, "words": likeliest})

@@ -68,10 +68,10 @@ def pack(
 ) -> None:
     """A trained LightRNN as one small file that needs no PyTorch: weights, words, table, text rules.
 
-    next, generate, score, rescore, evaluate, info, mix and vectors take the file where they take the folder. What it is
-    not good for is training: keep the folder for that. The layout is in docs/packed-format.md. As .html it is one page
-    that runs the model inside a browser, with no server and no network: docs/page.md. As .onnx it is a file for ONNX
-    runtimes: docs/onnx.md.
+    next, generate, score, rescore, evaluate, info, mix, table and vectors take the file where they take the folder.
+    What it is not good for is training: keep the folder for that. The layout is in docs/packed-format.md. As .html it
+    is one page that runs the model inside a browser, with no server and no network: docs/page.md. As .onnx it is a
+    file for ONNX runtimes: docs/onnx.md.
 
       lightrnn pack model -o words.lightrnn
       lightrnn next words.lightrnn "it was a"

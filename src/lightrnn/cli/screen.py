@@ -134,7 +134,6 @@ def counter(unit: str) -> Iterator[Progress]:
     with bars.Progress(
         bars.SpinnerColumn("line"),
         bars.TextColumn("{task.description}", markup=False),
-        bars.TimeElapsedColumn(),
         console=err,
         transient=True,
         disable=not err.is_terminal,

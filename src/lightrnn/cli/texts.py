@@ -69,6 +69,8 @@ def tell_unknown(unknown: Unknown) -> None:
     share = f"note: the model does not know {unknown.unknown / unknown.tokens:.1%} of the words"
     if unknown.is_capitals:
         screen.note(f"{share}, most of them for their capitals; lower-case the text, or prepare with --lowercase")
+    elif unknown.is_punctuation:
+        screen.note(f"{share}, most of them for punctuation that is part of them; set it apart by spaces first")
     elif unknown.vocabulary.never_saw_unknown:
         screen.note(
             f"{share}, and met no unknown word in training; "
@@ -76,6 +78,15 @@ def tell_unknown(unknown: Unknown) -> None:
         )
     else:
         screen.note(f"{share}; is this the kind of text that it was trained on?")
+
+
+def tell_unknown_of(lm: LM, context: str) -> None:
+    """The same of a context that a person gave."""
+    from ..text.vocabulary import Unknown
+
+    unknown, words = Unknown(lm.vocabulary), lm.vocabulary.rules.split(context)
+    unknown.add(words, lm.vocabulary.encode(words))
+    tell_unknown(unknown)
 
 
 def tell_of(corpus: Corpus) -> None:

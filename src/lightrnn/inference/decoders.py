@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import check_several
 from ..errors import LightRNNError
 from ..ngram.model import LN10
 from .lm import LM
@@ -77,6 +78,9 @@ class FlashlightLM(FlashlightBase):  # type: ignore[misc]
         if LMState is None:
             raise LightRNNError("flashlight-text is not installed; install it with: pip install 'lightrnn[flashlight]'")
         super().__init__()
+        _check_model(lm)
+        if isinstance(words, str):
+            check_several("words", words)
         if not isinstance(words, Sequence):
             words = [words.get_entry(index) for index in range(words.index_size())]
         self.lm = lm
@@ -113,6 +117,11 @@ class FlashlightLM(FlashlightBase):  # type: ignore[misc]
         return child, reached.log10
 
 
+def _check_model(lm: object) -> None:
+    if not isinstance(lm, LM):
+        raise LightRNNError(f"a decoder needs a model that lightrnn.load gives, got {type(lm).__name__}")
+
+
 class PyctcdecodeLM:
     """A model for pyctcdecode's `BeamSearchDecoderCTC(alphabet, language_model)`, in the shape of its LanguageModel.
 
@@ -129,6 +138,7 @@ class PyctcdecodeLM:
         unk_score_offset: float = -10.0,
         score_boundary: bool = True,
     ) -> None:
+        _check_model(lm)
         self.lm = lm
         self.alpha = alpha
         self.beta = beta
@@ -160,8 +170,10 @@ class PyctcdecodeLM:
 
     def score(self, prev_state: Any, word: str, is_last_word: bool = False) -> tuple[float, Any]:
         """What a word adds, and the model's state after it; of the last word the end of the sentence too."""
-        log10, state = self.lm.score_word(prev_state, word)
-        if self.lm.vocabulary.rules.word(word) not in self.lm:
+        rules = self.lm.vocabulary.rules
+        known = rules.word(word) in self.lm  # of an utterance without a word the decoder asks for an empty one
+        log10, state = self.lm.score_word(prev_state, word if known else rules.unk)
+        if not known:
             log10 += self.unk_score_offset
         if is_last_word and self.score_boundary:
             log10 += self.lm.score_word(state, self.lm.vocabulary.rules.eos)[0]

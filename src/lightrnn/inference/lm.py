@@ -279,9 +279,9 @@ class LM(ABC):
         return np.add.reduceat(values.sum(axis=1, dtype=np.float64), starts) / LN10
 
     def score_word(self, state: Any, word: str) -> tuple[float, Any]:
-        """log10 P of one word after a state, and the state after it; eos ends a sentence."""
-        id_of_word = int(self.vocabulary.encode([self.vocabulary.rules.word(word)])[0])
-        log_prob, after = self.read_word(self.checked(state), id_of_word)
+        """log10 P of one word after a state, or a context in one string, and the state after it; eos ends a sentence."""
+        id_of_word = int(self.vocabulary.encode([self._one_word(word)])[0])
+        log_prob, after = self.read_word(self.state(state), id_of_word)
         return log_prob / LN10, after
 
     def advance(self, states: Sequence[Any], words: Sequence[str]) -> tuple[NDArray[np.float64], list[Any]]:
@@ -292,11 +292,18 @@ class LM(ABC):
         check_several("words", words)
         if not isinstance(states, list | tuple) or self.is_state(states):
             raise LightRNNError(f"states must be a list, got {type(states).__name__}; put one state into a list")
-        states, words = list(map(self.checked, states)), list(words)
+        states, words = list(map(self.state, states)), list(words)
         if len(states) != len(words):
             raise LightRNNError(f"each state needs a word, got {len(states)} states and {len(words)} words")
-        log_probs, after = self.read_each(states, self.vocabulary.encode(map(self.vocabulary.rules.word, words)))
+        log_probs, after = self.read_each(states, self.vocabulary.encode(map(self._one_word, words)))
         return log_probs / LN10, after
+
+    def _one_word(self, word: str) -> str:
+        """A word that a program gave, folded as the rules say; refuses what no text holds as one, such as "it\\n"."""
+        found = self.vocabulary.rules.word(word)
+        if found.encode().split() != [found.encode()]:
+            raise LightRNNError(f"a word is not empty and holds no white space, got {word[:60]!r}; give single words")
+        return found
 
     def state(self, context: str | Any = "", after: Any = None) -> Any:
         """The state after some words of a sentence, which begins here or goes on after a state; a state is given back
@@ -380,16 +387,17 @@ class LM(ABC):
         return
 
     def similar(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """The words whose vectors point most nearly the same way from the mean, with the cosine of the angle."""
+        """The words whose vectors point most nearly the same way from the mean, with the cosine of the angle; the
+        unknown word left out."""
         check_whole("k", k, least=0)
         known = self.vocabulary.rules.word(word)
         if known not in self.vocabulary:
             raise LightRNNError(f"{word!r} is not in the vocabulary; ask for a word that is")
         index = self.vocabulary.find(known)
         cosines = self._directions @ self._directions[index]
-        cosines[index] = -np.inf
-        best = np.argsort(-cosines, kind="stable")[: min(k, len(cosines) - 1)]
-        return [(self.vocabulary.words[w], float(cosines[w])) for w in best]
+        nearest = np.argsort(-cosines, kind="stable")
+        others = nearest[(nearest != index) & (nearest != self.vocabulary.unk_id)][:k]
+        return [(self.vocabulary.words[w], float(cosines[w])) for w in others]
 
     @cached_property
     def _directions(self) -> NDArray[np.float32]:

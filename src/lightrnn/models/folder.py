@@ -58,8 +58,8 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     settle(folder)
     if folder.is_file():
         raise LightRNNError(
-            f"{folder} is a file, where a model folder is needed; give one of lightrnn train, or make "
-            "one of a packed file in Python: lightrnn.load(FILE).save(FOLDER)"
+            f"{folder} is a file, where a model folder is needed; give one of lightrnn train (of a packed network "
+            "lightrnn.load(FILE).save(FOLDER) makes one, in Python)"
         )
     if not folder.exists():
         raise LightRNNError(f"{folder} does not exist; give a folder that lightrnn train made")

@@ -19,6 +19,7 @@ from .rules import TextRules
 
 FEW = 32  # words that are looked up one by one rather than in a dictionary of all
 NOTABLE = 0.05  # share of unknown words in a text above which a person should be told
+PUNCTUATION = ".,;:!?…()[]\"'“”„«»‚‘’"  # what stands at the ends of words that were not set apart from it
 
 
 class Vocabulary:
@@ -197,7 +198,8 @@ class Unknown:
     vocabulary: Vocabulary
     tokens: int = 0
     unknown: int = 0
-    known_in_lower_case: int = 0  # of the unknown ones, those that would be known
+    known_in_lower_case: int = 0  # of the unknown ones, those that would be known …
+    known_without_punctuation: int = 0  # … at their ends
 
     def add(self, words: Sequence[str] | Sequence[bytes], ids: NDArray[np.int32]) -> None:
         """Some words and their ids; where there is a sentence end after the words, its id may be there alone."""
@@ -208,6 +210,8 @@ class Unknown:
             if word != self.vocabulary.rules.unk:
                 self.unknown += 1
                 self.known_in_lower_case += word.lower() in self.vocabulary
+                bare = word.strip(PUNCTUATION)
+                self.known_without_punctuation += bare != word and bare in self.vocabulary
 
     @property
     def is_notable(self) -> bool:
@@ -218,6 +222,11 @@ class Unknown:
     def is_capitals(self) -> bool:
         """Whether lower case would make most of them known."""
         return 2 * self.known_in_lower_case > self.unknown
+
+    @property
+    def is_punctuation(self) -> bool:
+        """Whether most of them would be known if punctuation were set apart."""
+        return 2 * self.known_without_punctuation > self.unknown
 
 
 def _written_words(data: bytes) -> tuple[list[str], NDArray[np.int64]] | None:
