@@ -246,7 +246,7 @@ def test_the_shape_of_pyctcdecodes_models() -> None:
 
 def test_what_is_no_model_and_no_list_of_words_is_refused() -> None:
     for make in (lambda: decoders.FlashlightLM("model", ["w1"]), lambda: decoders.PyctcdecodeLM("model")):
-        with pytest.raises(LightRNNError, match="a model that lightrnn.load gives, got str"):
+        with pytest.raises(LightRNNError, match=r"a model that lightrnn\.load gives, got str"):
             make()
     with pytest.raises(LightRNNError, match="words must be a list, got the string 'w1'"):
         decoders.FlashlightLM(lm_of(), "w1")

@@ -279,7 +279,7 @@ class LM(ABC):
         return np.add.reduceat(values.sum(axis=1, dtype=np.float64), starts) / LN10
 
     def score_word(self, state: Any, word: str) -> tuple[float, Any]:
-        """log10 P of one word after a state, or a context in one string, and the state after it; eos ends a sentence."""
+        """log10 P of one word after a state or a context in one string, and the state after it; eos ends a sentence."""
         id_of_word = int(self.vocabulary.encode([self._one_word(word)])[0])
         log_prob, after = self.read_word(self.state(state), id_of_word)
         return log_prob / LN10, after
