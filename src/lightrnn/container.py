@@ -100,11 +100,11 @@ def read_about(parts: Mapping[str, bytes], origin: str) -> dict[str, Any]:
 
 
 def part_sizes(data: bytes) -> dict[str, int]:
-    """The stored bytes of each part of a file that is sound, what describes them being "header"."""
+    """The stored bytes of each part of a file that is sound, what describes them being "its header", which no part can be named."""
     count = _HEAD.unpack_from(data)[2]
     head = _HEAD.size + _ENTRY.size * count
     entries = _ENTRY.iter_unpack(data[_HEAD.size : head])
-    return {"header": head + _CHECK.size} | {entry[0].rstrip(b"\0").decode(): entry[2] for entry in entries}
+    return {"its header": head + _CHECK.size} | {entry[0].rstrip(b"\0").decode(): entry[2] for entry in entries}
 
 
 def damaged(origin: str, reason: str) -> LightRNNError:

@@ -50,7 +50,7 @@ from ..text.spelling import Codes, Ids
 from ..text.vocabulary import Vocabulary
 from ..text.windows import Window
 
-KEPT = 1e9  # bytes that the features of a text may take in a process
+KEPT = 2e9  # bytes that the features of a text may take in a process
 
 Numbers = NDArray[np.int64]
 
