@@ -100,7 +100,8 @@ def read_about(parts: Mapping[str, bytes], origin: str) -> dict[str, Any]:
 
 
 def part_sizes(data: bytes) -> dict[str, int]:
-    """The stored bytes of each part of a file that is sound, what describes them being "its header", which no part can be named."""
+    """The stored bytes of each part of a file that is sound; what describes them is "its header", longer than a part's
+    name can be."""
     count = _HEAD.unpack_from(data)[2]
     head = _HEAD.size + _ENTRY.size * count
     entries = _ENTRY.iter_unpack(data[_HEAD.size : head])
