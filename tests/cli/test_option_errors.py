@@ -61,3 +61,8 @@ def test_option_out_of_range(call: Call, world: World, tmp_path: Path, name: str
 def test_resume_checks_options_too(refuse: Refusal, world: World, model: Path) -> None:
     for option, value in (("--epochs", "0"), ("--minutes", "-1"), ("--patience", "-1")):
         assert option in refuse("train", world.data, "--resume", "-o", model, option, value)
+
+
+@pytest.mark.parametrize("slip", [("table", "model", "--word"), ("table", "model", "--nothing"), ("table",)], ids=str)
+def test_a_slip_is_told_with_the_commands_own_help(call: Call, slip: tuple[str, ...]) -> None:
+    assert "see lightrnn table --help" in refused(call(*slip))
