@@ -105,9 +105,8 @@ def main() -> None:
     try:
         raise SystemExit(app(standalone_mode=False))
     except UsageError as error:
-        named = " ".join(word for word in sys.argv[1:2] if word in {command.__name__ for command in COMMANDS})
-        command = error.ctx.command_path if error.ctx else f"lightrnn {named}".rstrip()
-        _fail(f"{error.format_message().rstrip('.')}; see {command} --help")
+        named = [word for word in sys.argv[1:2] if word in {command.__name__ for command in COMMANDS}]
+        _fail(f"{error.format_message().rstrip('.')}; see {' '.join(['lightrnn', *named])} --help")
     except ToldElsewhere:
         raise SystemExit(2) from None
     except LightRNNError as error:
