@@ -10,6 +10,10 @@ class LightRNNError(Exception):
     """
 
 
+class Diverged(LightRNNError):
+    """Steps that were too large for a model led out of all numbers; smaller ones may not."""
+
+
 class MissingPackage(LightRNNError):
     """Something is well, but cannot be read or made without a package."""
 

@@ -390,6 +390,7 @@ def test_what_adapting_and_a_cache_are_worth_is_told_beside_the_plain_figure(
         (("--tune", "DATA"), "without --cache"),
         (("--adapt", "--convention", "sentence"), "one stream"),
         (("--cache", "5", "--split", "valid"), "the valid split, which is measured"),
+        (("--cache", "5", "--split", "valid", "--tune", "DATA"), "--tune names the text that is measured"),
         (("--cache", "1000000"), "the size of a cache must be a whole number from 1 to 100,000"),
     ],
 )

@@ -200,6 +200,19 @@ def test_networks_that_learn_as_they_read_and_from_others(
             Comparison(grid_for(tiny, **{"model": models, "mix": False, **other}), comparison.results, comparison.work)
 
 
+def test_a_network_that_loses_its_course_as_it_learns_has_no_such_figure(
+    tiny: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "FAMILIAR", 200)
+    monkeypatch.setattr(network, "RATE", 1e30)
+    only = [{"name": "it", "alone": 9, "tied": True}]
+    grid = grid_for(tiny, model=only, mix=False, adapt=True, cache=30, target="it")
+    comparison = Comparison(grid, tmp_path / "results", tmp_path / "work", device=CPU)
+    run_all(comparison)
+    (facts,) = comparison.finished()
+    assert list(facts["while_reading"]) == ["with_cache"]
+
+
 def test_a_student_goes_on_with_its_teacher_or_waits_for_it(tiny: Corpus, tmp_path: Path) -> None:
     alone = {"alone": 9, "tied": True}
     student = {"name": "small", **alone, "hidden_size": 8, "teacher": "large"}

@@ -266,3 +266,30 @@ def test_a_text_has_the_lines_that_a_file_would_have() -> None:
     text = "w1 w2\u2028w3\x0cw4\x85 w5\rw6"
     assert lm.adapt(text).tokens == lm.adapt(text + "\n").tokens == 6
     assert lm.adapt("w1\n\nw2\n").tokens == 5
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_model_learns_whatever_mode_a_program_is_in(mode: type[torch.no_grad], tmp_path: Path) -> None:
+    lm_of(V=V).save(tmp_path / "model")
+    text, expected = text_of(SEGMENT + 3, 3), load(tmp_path / "model")
+    expected.adapt(text)
+    inside, before = load(tmp_path / "model"), load(tmp_path / "model")
+    with mode():
+        inside.adapt(text)
+        before.evaluate(text)
+    before.adapt(text)
+    for lm in (inside, before):
+        np.testing.assert_array_equal(lm.token_log_probs(text), expected.token_log_probs(text))
+
+
+@pytest.mark.parametrize("kind", ["lightrnn", "full"])
+def test_a_deep_copy_learns_by_itself(kind: str) -> None:
+    full = build(ModelConfig(model="full", hidden_size=6), vocabulary_of(V), None, 1)
+    lm = lm_of(V=V) if kind == "lightrnn" else NetworkLM(full.eval(), vocabulary_of(V))
+    text = text_of(SEGMENT + 3, 3)
+    was, other = lm.token_log_probs(text), copy.deepcopy(lm)
+    other.adapt(text)
+    np.testing.assert_array_equal(lm.token_log_probs(text), was)
+    assert not np.array_equal(other.token_log_probs(text), was)
+    lm.adapt(text)
+    np.testing.assert_array_equal(other.token_log_probs(text), lm.token_log_probs(text))

@@ -177,3 +177,14 @@ def test_a_cache_speaks_up_as_it_fills_and_a_full_one_alone() -> None:
         share = min(log(1 + n / 10) / log(6), 1)
         assert found[n] == pytest.approx(share + (1 - share) * own[n], rel=1e-6)  # all that is in it is this word
     assert found[50] == 1
+
+
+def test_states_of_other_caches_are_refused() -> None:
+    lm = lm_of(V=30)
+    state = CacheLM(lm, 20).state(" ".join(lm.vocabulary.words[:9]))
+    assert CacheLM(lm, 20).is_state(state)
+    for size in (5, 200):
+        with pytest.raises(LightRNNError, match="a state of this model"):
+            CacheLM(lm, size).distribution(state)
+    with pytest.raises(LightRNNError, match="a state of this model"):
+        CacheLM(lm_of(V=8), 20).distribution(state)

@@ -102,6 +102,8 @@ def evaluate(
         raise LightRNNError("--cache finds its weight on the valid split, which is measured; name a text with --tune")
     ids = ids_of(lm, text, split or "test")
     held_out = ids_of(lm, [tuned_on or text[0]], "valid") if cache else None
+    if tuned_on is not None and held_out is not None and held_out.tolist() == ids.tolist():
+        raise LightRNNError(f"--tune names the text that is measured, {tuned_on}; name another one")
     with screen.counter("words") as progress:
         result = lm.evaluate(ids, name, batch_size=batch_size, progress=progress)
         others: list[Worth] = []

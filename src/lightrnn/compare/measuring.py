@@ -2,6 +2,7 @@
 
 import platform
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..container import write_parts
-from ..errors import LightRNNError
+from ..errors import Diverged, LightRNNError
 from ..inference.evaluation import perplexity_of
 from ..inference.lm import LM
 from ..inference.mixture import mixed, tune
@@ -135,19 +136,20 @@ def network_facts(
 
 def _while_reading(lm: NetworkLM, corpus: Corpus, cache: int, adapt: bool, progress: Progress) -> dict[str, float]:
     """Test perplexities of a network with a cache of so many words (0: none), and as it learns on the way, which reads
-    a text as a stream."""
+    a text as a stream; without those of a way in which it loses its course."""
     convention = corpus.vocabulary.rules.convention
     ways: list[dict[str, float] | None] = [None] if cache else []
     if adapt and convention == "stream":
         ways.append({})
     valid, test = corpus.split("valid"), corpus.split("test")
-    return {
-        worth.name: worth.result.perplexity
-        for learning in ways
-        for worth in while_reading(
-            lm, test, convention, learning=learning, cache=cache, held_out=valid, progress=progress
-        )
-    }
+    found = {}
+    for learning in ways:
+        with suppress(Diverged):
+            for worth in while_reading(
+                lm, test, convention, learning=learning, cache=cache, held_out=valid, progress=progress
+            ):
+                found[worth.name] = worth.result.perplexity
+    return found
 
 
 def machine(device: torch.device) -> Facts:

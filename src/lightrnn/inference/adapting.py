@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import LightRNNError
+from ..errors import Diverged
 from ..models.base import RecurrentModel
 from ..runtime import Progress, silent
 from ..text.spelling import Ids
@@ -41,6 +41,7 @@ class Segment(NamedTuple):
 class Adapter:
     """Reads texts as streams with a network, which it changes; `reset` makes it what it was, bit for bit."""
 
+    @torch.inference_mode(False)  # whatever a program asks in
     def __init__(self, model: RecurrentModel, first: int, familiar: Ids) -> None:
         """first: the context of a text's first word. familiar: a text without news, by which steps are scaled."""
         self.model, self._first = model, first
@@ -55,6 +56,7 @@ class Adapter:
         mean = sum(float(size.sum()) for size in sizes) / sum(size.numel() for size in sizes)
         self._scales = [size.add_(EASE * mean + 1e-12) for size in sizes]
 
+    @torch.inference_mode(False)
     def read(
         self, ids: Ids, rate: float, decay: float, progress: Progress = silent, *, features: bool = True
     ) -> Reading:
@@ -66,7 +68,7 @@ class Adapter:
             if features:
                 kept.append(segment.features.float().cpu().numpy())
             if not np.isfinite(log_probs[-1]).all():
-                raise LightRNNError(f"the loss became infinite at word {segment.read:,}; lower the rate (--adapt-rate)")
+                raise Diverged(f"the loss became infinite at word {segment.read:,}; lower the rate (--adapt-rate)")
             gradients = self._gradients(segment)
             with torch.no_grad():
                 for weight, gradient, scale, trained in zip(
@@ -76,7 +78,7 @@ class Adapter:
                     weight.lerp_(trained, decay)
             progress("reading", segment.read, len(ids))
         if not all(bool(weight.isfinite().all()) for weight in self._weights):
-            raise LightRNNError("the weights became infinite after the last word; lower the rate (--adapt-rate)")
+            raise Diverged("the weights became infinite after the last word; lower the rate (--adapt-rate)")
         by_word = self.model.spelling.by_word(np.concatenate(log_probs), ids)
         return Reading(by_word, np.concatenate(kept) if features else np.empty((len(ids), 0), np.float32))
 
@@ -111,5 +113,7 @@ class Adapter:
 
     def _gradients(self, segment: Segment) -> list[Tensor]:
         """Of the loss in nats, summed over the segment."""
-        found = torch.autograd.grad(-segment.log_probs.float().sum(), self._weights, materialize_grads=True)
+        with torch.enable_grad():
+            loss = -segment.log_probs.float().sum()
+        found = torch.autograd.grad(loss, self._weights, materialize_grads=True)
         return [gradient.to_dense() if gradient.is_sparse else gradient for gradient in found]

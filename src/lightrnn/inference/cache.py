@@ -123,7 +123,10 @@ class CacheLM(LM):
         return CacheState(self.network.begin_state(), Memory(self.size))
 
     def is_state(self, state: Any) -> bool:
-        return isinstance(state, CacheState) and self.network.is_state(state.inner)
+        if not isinstance(state, CacheState) or not self.network.is_state(state.inner):
+            return False
+        known = all(int(words.max()) < len(self.vocabulary) for words in state.memory.words)
+        return known and state.memory.size == self.size
 
     def stream_state(self) -> CacheState:
         return CacheState(self.network.stream_state(), Memory(self.size))

@@ -272,7 +272,7 @@ class LM(ABC):
         if not encoded:
             return np.zeros(0)
         if state is not None:
-            log_probs, _ = self.read_sentences(self.checked(state), encoded)
+            log_probs, _ = self.read_sentences(self.state(state), encoded)
             return np.array([values.sum() for values in log_probs]) / LN10
         values = self.token_log_probs(np.concatenate(encoded), "sentence", batch_size=batch_size)
         starts = np.concatenate([[0], np.cumsum([len(ids) for ids in encoded])[:-1]])
@@ -310,7 +310,7 @@ class LM(ABC):
         as it is."""
         if not isinstance(context, str):
             return self.checked(context)
-        state = self.begin_state() if after is None else self.checked(after)
+        state = self.begin_state() if after is None else self.state(after)
         for word in self._ids(context, eos=False).tolist():
             _, state = self.read_word(state, word)
         return state

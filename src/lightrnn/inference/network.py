@@ -63,6 +63,7 @@ class NetworkLM(LM):
 
     def __init__(self, model: "RecurrentModel", vocabulary: Vocabulary) -> None:
         self._set_up(model.config, vocabulary, lambda: model, model.predictor)
+        self.__dict__["model"] = model  # so that a deep copy has a copy of it
         self._device = next(model.parameters()).device.type
 
     @classmethod
@@ -93,11 +94,14 @@ class NetworkLM(LM):
         device: str,
     ) -> "NetworkLM":
         def model() -> "RecurrentModel":
+            import torch
+
             from ..models.checkpoint import model_of
             from ..runtime import choose_device
 
             codes = {} if table is None else {"codes": table.codes.astype(np.int32)}
-            return model_of(config, vocabulary, {**weights, **codes}, table).to(choose_device(device)).eval()
+            with torch.inference_mode(False):  # it may be asked to learn later
+                return model_of(config, vocabulary, {**weights, **codes}, table).to(choose_device(device)).eval()
 
         make = kind_of(config).predictor
         if make is None or table is None:
