@@ -237,6 +237,8 @@ def test_a_context_serves_as_a_state() -> None:
     lm = lm_of()
     assert lm.score_word("w1 w2", "w3")[0] == lm.score_word(lm.state("w1 w2"), "w3")[0]
     np.testing.assert_array_equal(lm.advance(["w1"], ["w2"])[0], lm.advance([lm.state("w1")], ["w2"])[0])
+    np.testing.assert_array_equal(lm.scores(["w2"], state="w1"), lm.scores(["w2"], state=lm.state("w1")))
+    assert lm.next_words(lm.state("w2", after="w1"), 3) == lm.next_words("w1 w2", 3)
 
 
 def in_capitals() -> NetworkLM:
@@ -328,7 +330,7 @@ ASKED: dict[str, Callable[[LM, Any], object]] = {
     "states must be a list, got NoneType": lambda lm, s: lm.advance(None, ["w1"]),  # type: ignore[arg-type]
     "context in one string is needed, got NoneType": lambda lm, s: lm.advance([None], ["w1"]),
     "context in one string is needed, got tuple": lambda lm, s: lm.next_words(("w1", "w2")),
-    "context in one string is needed, got str": lambda lm, s: lm.state("w1", after="w2"),
+    "context in one string is needed, got float": lambda lm, s: lm.state("w1", after=0.5),
     "temperature must be a number from 0, got '1'": lambda lm, s: lm.generate(temperature="1"),  # type: ignore[arg-type]
     "top_p must be a number from 0 to 1, got None": lambda lm, s: lm.generate(top_p=None),  # type: ignore[arg-type]
     "top_k must be a whole number from 0, got 2.5": lambda lm, s: lm.generate(top_k=2.5),  # type: ignore[arg-type]
